@@ -1,0 +1,217 @@
+"""What the readers observe: frozen snapshots of GPUs, host, containers, engines and gateway.
+
+A field that a source cannot tell is None and is drawn as `n/a`; 0 always means measured zero.
+Bytes are bytes, times are ISO-8601 UTC text as Docker gives it, `*_s` are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+MIB = 1024 * 1024
+
+GpuState = Literal["ok", "lost", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process NVML names on a GPU; `used_bytes` None where the driver does not attribute memory."""
+
+    pid: int
+    name: str | None = None
+    used_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. Identity is `uuid`; `index` is a label. `processes` None = the list is not available here."""
+
+    index: int
+    uuid: str | None
+    name: str | None = None
+    state: GpuState = "ok"
+    reason: str = ""
+    total_bytes: int | None = None
+    used_bytes: int | None = None
+    reserved_bytes: int | None = None
+    free_bytes: int | None = None
+    used_includes_reserved: bool = False
+    utilization_pct: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    throttle: tuple[str, ...] | None = None
+    ecc_uncorrected: int | None = None
+    pcie_tx_kib_s: int | None = None
+    pcie_rx_kib_s: int | None = None
+    fan_pct: int | None = None
+    bus_id: str | None = None
+    integrated: bool = False
+    processes: tuple[GpuProcess, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSnapshot:
+    """All GPUs of the box in one tick. `gpus` keeps a row for a GPU that was seen once and is now lost."""
+
+    driver: str | None
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def complete(self) -> bool:
+        return all(g.state == "ok" for g in self.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Host memory, swap, disk of the workspace, and `/dev/shm`, in bytes; load is the 1-minute average."""
+
+    memory_total: int | None
+    memory_available: int | None
+    swap_total: int | None
+    swap_used: int | None
+    disk_total: int | None
+    disk_free: int | None
+    shm_total: int | None
+    shm_used: int | None
+    load_1m: float | None
+    cpu_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuGrant:
+    """The GPUs a container was given, and how.
+
+    `requested` is what its configuration names; `effective` is `none`, `uuids`, `all` or `unknown`;
+    `uuids` are the full UUIDs when `effective == "uuids"`; `via` names the mechanism
+    (`device-request`, `environment`, `cdi`, `device-node`, `privileged`, `none`).
+    """
+
+    requested: tuple[str, ...] = ()
+    effective: Literal["none", "uuids", "all", "unknown"] = "none"
+    uuids: tuple[str, ...] = ()
+    via: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container as the daemon's inspect shows it; `id` is the full 64-hex id.
+
+    `status` is the daemon's own word. `exit_code` is None unless the container has exited.
+    `pins` are the repo digests of its image; `image_id` is the daemon's id of the image it runs.
+    """
+
+    id: str
+    name: str
+    status: str
+    image_id: str
+    image_ref: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    created_at: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    exit_code: int | None = None
+    oom_killed: bool | None = None
+    restart_count: int | None = None
+    restart_policy: str = ""
+    error: str = ""
+    health: str | None = None
+    pid: int | None = None
+    argv: tuple[str, ...] = ()
+    gpus: GpuGrant = GpuGrant()
+    tty: bool = False
+    log_driver: str = ""
+    ports: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.status in ("running", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class KvCapacity:
+    """KV pool of one engine, in tokens, with where and when it was learnt.
+
+    `tokens` is the total over data-parallel ranks. `per_request_tokens` is the longest one request may
+    use where the engine says so apart. `inconsistent` is a sentence when the engine's own figures disagree.
+    """
+
+    tokens: int | None
+    source: str
+    per_request_tokens: int | None = None
+    per_rank_bytes: int | None = None
+    reported_windows: float | None = None
+    inconsistent: str = ""
+
+    def windows(self, context_tokens: int | None) -> float | None:
+        """Complete configured windows the pool holds: tokens / context. None when either is unknown.
+
+        >>> round(KvCapacity(2_493_817, "log").windows(524_288), 2)
+        4.76
+        """
+        if not self.tokens or not context_tokens or self.inconsistent:
+            return None
+        return self.tokens / context_tokens
+
+
+HttpLight = Literal["refused", "starting", "ready", "error", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine as it answers over HTTP (identity, metrics) and in its log (capacity).
+
+    `kv_used` is a fraction; it may exceed 1 when the engine says so. `progress` is a counter of
+    tokens or iterations that only grows while the engine works; None where the engine has none.
+    `metrics` says `on`, `off` (a setting, not an outage) or `error`.
+    """
+
+    kind: str
+    http: HttpLight
+    reason: str = ""
+    served: tuple[str, ...] = ()
+    context_tokens: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+    kv_used: float | None = None
+    capacity: KvCapacity | None = None
+    progress: float | None = None
+    preempted: float | None = None
+    slots: int | None = None
+    version: str | None = None
+    metrics: Literal["on", "off", "error", "unknown"] = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One gateway backend (a slot): its fixed address, requests in progress and queued, None = cannot tell."""
+
+    name: str
+    address: str
+    in_flight: int | None
+    queued: int | None = None
+    oldest_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The gateway's live routing. `aliases` maps alias -> backend name or `hold`.
+
+    `file_equal` is False when the durable alias file and the running process disagree.
+    """
+
+    aliases: Mapping[str, str]
+    backends: tuple[Backend, ...]
+    held: int | None
+    generation: int
+    file_equal: bool
+    pid: int | None = None
+    version: str | None = None
+
+    def backend(self, name: str) -> Backend | None:
+        return next((b for b in self.backends if b.name == name), None)

@@ -1,0 +1,172 @@
+"""The journal's vocabulary: one fact a line, and what an operation's facts add up to.
+
+`Record` is one line of `state/operations/ID/journal.ndjson`. `fold` turns a sequence of records into the
+`OperationView` that console, `status`, evidence and recovery all read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+JOURNAL_VERSION = 1
+
+RecordKind = Literal["begin", "intent", "done", "failed", "note", "progress", "gate", "decide", "end"]
+Outcome = Literal["done", "undone", "halted"]
+StepState = Literal["pending", "running", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`step` is the step's name, with `undo:` in front for the way back; `data` is JSON-able and redacted."""
+
+    seq: int
+    at: str
+    kind: RecordKind
+    step: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    v: int = JOURNAL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    name: str
+    title: str
+    state: StepState = "pending"
+    started_at: str | None = None
+    ended_at: str | None = None
+    deadline_s: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """`verdict` is `pending` or `running` before there is one."""
+
+    id: str
+    kind: str
+    verdict: str = "pending"
+    done: int = 0
+    of: int = 0
+    reason: str = ""
+    elapsed_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """One operation as its journal tells it.
+
+    `outcome` None = not ended. `alive` is filled in by whoever can see the lease: an operation without an
+    end whose holder is gone is `interrupted` and waits for resume or undo.
+    """
+
+    id: str
+    kind: str
+    target: str
+    plan_hash: str = ""
+    role: str = ""
+    started_at: str = ""
+    ended_at: str | None = None
+    pid: int | None = None
+    steps: tuple[StepView, ...] = ()
+    undo_steps: tuple[StepView, ...] = ()
+    gates: tuple[GateView, ...] = ()
+    decision: Literal["", "forward", "undo"] = ""
+    decision_why: str = ""
+    outcome: Outcome | None = None
+    why: str = ""
+    residue: tuple[str, ...] = ()
+    last_note: str = ""
+    alive: bool = False
+    torn: str = ""
+
+    @property
+    def state(self) -> str:
+        if self.outcome:
+            return self.outcome
+        return "running" if self.alive else "interrupted"
+
+    def step(self, name: str) -> StepView | None:
+        return next((s for s in (*self.steps, *self.undo_steps) if s.name == name), None)
+
+
+def fold(records: Iterable[Record]) -> OperationView | None:
+    """The view of one operation, or None when there is not even a `begin`."""
+    view: OperationView | None = None
+    for record in records:
+        if record.kind == "begin":
+            view = _begun(record)
+        elif view is not None:
+            view = _next(view, record)
+    return view
+
+
+def _begun(record: Record) -> OperationView:
+    d = record.data
+    steps = tuple(StepView(s["name"], s["title"], deadline_s=s.get("deadline_s")) for s in d["steps"])
+    gates = tuple(GateView(g["id"], g["kind"], of=g.get("of", 0)) for g in d.get("gates", ()))
+    return OperationView(
+        d["op"], d["kind"], d["target"], d.get("plan_hash", ""), d.get("role", ""), record.at,
+        pid=d.get("pid"), steps=steps, gates=gates,
+    )  # fmt: skip
+
+
+def _next(view: OperationView, record: Record) -> OperationView:
+    d = record.data
+    match record.kind:
+        case "intent":
+            return _with_step(view, record, "running")
+        case "done":
+            return _with_step(view, record, "done")
+        case "failed":
+            return replace(_with_step(view, record, "failed"), last_note=str(d.get("why", "")))
+        case "note" | "progress":
+            changed = replace(view, last_note=str(d.get("text", "")))
+            if "pid" in d:
+                changed = replace(changed, pid=d["pid"])
+            return _with_note(changed, record.step, str(d.get("text", ""))) if record.step else changed
+        case "gate":
+            return _with_gate(view, d)
+        case "decide":
+            return replace(view, decision=d["way"], decision_why=str(d.get("why", "")))
+        case "end":
+            return replace(
+                view, outcome=d["outcome"], ended_at=record.at, why=str(d.get("why", "")),
+                residue=tuple(d.get("residue", ())),
+            )  # fmt: skip
+        case _:
+            return view
+
+
+def _with_step(view: OperationView, record: Record, state: StepState) -> OperationView:
+    name, undo = record.step, record.step.startswith("undo:")
+    have = view.undo_steps if undo else view.steps
+    old = next((s for s in have if s.name == name), None)
+    fresh = old or StepView(name, str(record.data.get("title", name)))
+    note = str(record.data.get("why") or record.data.get("note") or fresh.note)
+    if state == "running":
+        fresh = replace(fresh, state=state, started_at=record.at, ended_at=None)
+        if "deadline_s" in record.data:
+            fresh = replace(fresh, deadline_s=record.data["deadline_s"])
+    else:
+        fresh = replace(fresh, state=state, ended_at=record.at, note=note)
+    steps = tuple(fresh if s.name == name else s for s in have) if old else (*have, fresh)
+    return replace(view, undo_steps=steps) if undo else replace(view, steps=steps)
+
+
+def _with_note(view: OperationView, step: str, text: str) -> OperationView:
+    steps = tuple(replace(s, note=text) if s.name == step else s for s in view.steps)
+    undo = tuple(replace(s, note=text) if s.name == step else s for s in view.undo_steps)
+    return replace(view, steps=steps, undo_steps=undo)
+
+
+def _with_gate(view: OperationView, d: Mapping[str, Any]) -> OperationView:
+    old = next((g for g in view.gates if g.id == d["id"]), GateView(d["id"], d.get("kind", "")))
+    new = replace(
+        old, kind=d.get("kind", old.kind), verdict=d.get("verdict", "running"), done=d.get("done", old.done),
+        of=d.get("of", old.of), reason=d.get("reason", ""), elapsed_s=d.get("elapsed_s"),
+    )  # fmt: skip
+    if all(g.id != new.id for g in view.gates):
+        return replace(view, gates=(*view.gates, new))
+    return replace(view, gates=tuple(new if g.id == new.id else g for g in view.gates))

@@ -1,0 +1,266 @@
+"""The recipe: everything that makes one serve reproducible, as typed fields.
+
+The file form is TOML (`recipes/ID.toml`); `adapters/toml_files.py` turns a validation error into
+one that names file, line, key and the nearest known key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import date
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+RECIPE_SCHEMA = "anvil.recipe/1"
+
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+PinnedImage = Annotated[str, StringConstraints(pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$")]
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class Table(BaseModel):
+    """Base of every table: unknown keys and lax types are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EngineKind(StrEnum):
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    LLAMACPP = "llamacpp"
+    OPENAI = "openai"
+
+
+class Status(StrEnum):
+    """What an operator concluded about a recipe. `current` is a record; whether it is live is a reading."""
+
+    CURRENT = "current"
+    ROLLBACK = "rollback"
+    CHALLENGER = "challenger"
+    FALLBACK = "fallback"
+    ALTERNATE = "alternate"
+    CONTROL = "control"
+    REJECTED = "rejected"
+    POLICY_INFEASIBLE = "policy-infeasible"
+    UNVERIFIED = "unverified"
+    WATCH_ONLY = "watch-only"
+    HISTORICAL = "historical"
+
+
+class Image(Table):
+    """`ref` is pinned by digest; `tag` and `source` are notes about where the digest came from."""
+
+    ref: PinnedImage
+    tag: str = ""
+    source: str = ""
+
+
+class Weights(Table):
+    """One checkpoint. `path` is where the engine sees it; `bytes` its size on disk; `sha256` of a single file."""
+
+    repo: str
+    revision: str = ""
+    path: str = ""
+    bytes: Positive | None = None
+    sha256: Sha256 | None = None
+    quantization: str = ""
+
+
+class Mount(Table):
+    """A host path (relative to the workspace if not absolute) or a named volume, mounted at `target`."""
+
+    source: str
+    target: Annotated[str, StringConstraints(pattern=r"^/")]
+    read_only: bool = True
+
+
+class Launch(Table):
+    """How the container is started.
+
+    `argv` follows the image's entry point (or `entrypoint`); `{port}`, `{served_name}`, `{context}`,
+    `{concurrency}` and `{model}` are filled in from the typed fields, so they are written once.
+    Network is the host's; engines listen on loopback only. `memory_limit_mib` contains a loader that
+    would otherwise take the host down with it.
+    """
+
+    entrypoint: tuple[str, ...] = ()
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+    shm_mib: Positive | None = None
+    ipc: Literal["private", "host"] = "private"
+    memory_limit_mib: Positive | None = None
+    cpus: Annotated[float, Field(gt=0)] | None = None
+    start_deadline_s: Positive = 600
+    stop_grace_s: Positive = 30
+    api_key: str = ""
+
+
+class Gpus(Table):
+    """`select` holds GPU roles of anvil.toml, UUIDs or unique UUID prefixes; empty = the serve needs no GPU."""
+
+    select: tuple[str, ...] = ()
+    tensor_parallel: Positive = 1
+    need_free_mib: NonNegative = 0
+
+
+class Envelope(Table):
+    """What the recipe promises, per request and at once."""
+
+    context_tokens: Annotated[int, Field(ge=128, le=16_777_216)]
+    max_output_tokens: Positive
+    concurrency: Annotated[int, Field(ge=1, le=4096)]
+    images: NonNegative = 0
+    videos: NonNegative = 0
+    modalities: tuple[Literal["text", "image", "ocr", "tools", "video", "audio"], ...] = ("text",)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Envelope:
+        if self.max_output_tokens > self.context_tokens:
+            raise ValueError(
+                f"max_output_tokens {self.max_output_tokens} is larger than context_tokens {self.context_tokens}"
+            )
+        return self
+
+
+class Kv(Table):
+    """KV cache type and, where known, the pool the engine reported."""
+
+    type: str = "auto"
+    pool_tokens: Positive | None = None
+
+
+class Speculation(Table):
+    method: str
+    tokens: str = ""
+    draft: Weights | None = None
+
+
+class Budgets(Table):
+    """Token budgets that this profile's gates run with; a rollback is judged by its own."""
+
+    visible_tokens: Positive = 512
+    reasoning_tokens: NonNegative = 0
+
+
+class Reserve(Table):
+    """Free MiB each GPU must keep. A waiver changes the class of a shortfall, never a measurement."""
+
+    mib_per_gpu: NonNegative = 0
+    waived_on: date | None = None
+    waiver: str = ""
+    waiver_scope: str = ""
+
+
+class Licence(Table):
+    boundary: Literal["unrestricted", "noncommercial", "evaluation", "unreviewed"] = "unreviewed"
+    note: str = ""
+
+
+class Patch(Table):
+    """A change made to the pinned runtime, gated by hash. `file` is the patched file inside the image."""
+
+    name: str
+    file: str = ""
+    sha256: Sha256 | None = None
+    note: str = ""
+
+
+class Decision(Table):
+    status: Status
+    date: date
+    reason: str
+    evidence: str = ""
+    author: str = ""
+
+
+class Figure(Table):
+    """One measured figure with its conditions. `n` and `spread` stay empty when the record does not say."""
+
+    name: str
+    value: str
+    conditions: str = ""
+    n: Positive | None = None
+    spread: str = ""
+
+
+class Recipe(Table):
+    """One TOML file in `recipes/`; the file stem is the id.
+
+    `rollback` names the recipe to return to, or is `none: REASON`. `exclusive` means one serve holds the
+    whole box's serving capacity: the incumbent must stop before this one starts. `historical` recipes are
+    records without everything needed to start; they load, show and compare, and are refused by `load`.
+    """
+
+    schema_: Literal["anvil.recipe/1"] = Field(alias="schema")
+    id: Slug
+    title: str = ""
+    family: Slug
+    engine: EngineKind
+    served_name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    served_aliases: tuple[str, ...] = ()
+    exclusive: bool
+    loadable: bool = True
+    not_loadable_because: str = ""
+    rollback: str
+    control: str = ""
+    suite: Slug = "smoke"
+    thinking: Literal["none", "on", "off", "low", "medium", "high"] = "none"
+    image: Image
+    model: Weights
+    launch: Launch
+    gpus: Gpus = Gpus()
+    envelope: Envelope
+    kv: Kv = Kv()
+    speculation: Speculation | None = None
+    budgets: Budgets = Budgets()
+    reserve: Reserve = Reserve()
+    licence: Licence = Licence()
+    patches: tuple[Patch, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+    @field_validator("rollback")
+    @classmethod
+    def _rollback_named(cls, value: str) -> str:
+        if not re.fullmatch(r"none: .{3,}|[a-z0-9][a-z0-9._-]*", value):
+            raise ValueError('must be a recipe id, or "none: REASON"')
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Recipe:
+        if not self.loadable and not self.not_loadable_because:
+            raise ValueError("not_loadable_because is required when loadable = false")
+        if self.gpus.select and len(self.gpus.select) % self.gpus.tensor_parallel:
+            raise ValueError(
+                f"gpus.select names {len(self.gpus.select)} GPUs, not a multiple of "
+                f"gpus.tensor_parallel = {self.gpus.tensor_parallel}"
+            )
+        return self
+
+    @property
+    def decision(self) -> Decision | None:
+        """The newest decision."""
+        return max(self.decisions, key=lambda d: d.date, default=None)
+
+    def digest(self) -> str:
+        """Hash of what makes the serve: decisions, figures and notes do not change it."""
+        facts = self.model_dump(mode="json", exclude={"decisions", "figures", "title", "licence", "reserve"})
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def filled_argv(self, port: int) -> tuple[str, ...]:
+        """argv with the typed fields in place of their `{names}`."""
+        names = {
+            "port": str(port),
+            "served_name": self.served_name,
+            "context": str(self.envelope.context_tokens),
+            "concurrency": str(self.envelope.concurrency),
+            "model": self.model.path,
+        }
+        return tuple(re.sub(r"\{(\w+)\}", lambda m: names.get(m[1], m[0]), arg) for arg in self.launch.argv)

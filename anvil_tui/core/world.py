@@ -1,0 +1,208 @@
+"""The whole box as one immutable value: what was read, what is recorded, what runs.
+
+Panes, `status` and plans are functions of a World. `reduce` is the only way it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Literal
+
+from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
+from anvil_tui.core.journal import OperationView
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.workspace import Workspace
+
+
+class Phase(StrEnum):
+    ABSENT = "absent"
+    CREATED = "created"
+    LOADING = "loading"
+    READY = "ready"
+    SERVING = "serving"
+    QUIESCED = "quiesced"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    LOST = "lost"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Light:
+    """One of the four lights; `word` says in one or two words what it stands for."""
+
+    state: Literal["ok", "bad", "wait", "unknown"]
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lights:
+    process: Light
+    http: Light
+    identity: Light
+    progress: Light
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRecord:
+    """What the box remembers of a serve it made (`state/box.json`): exact enough to return to it."""
+
+    container_id: str
+    recipe_id: str
+    recipe_digest: str
+    image_id: str
+    role: str
+    slot: str
+    port: int
+    served_name: str
+    made_by: str
+    exclusive: bool = False
+    qualified_by: str = ""
+    qualified_at: str = ""
+    qualified_suite: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRecord:
+    """Who holds a role now (container id, "" = nobody) and the ladder back, newest first."""
+
+    name: str
+    incumbent: str = ""
+    rollback: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRecord:
+    """The content of `state/box.json`; `generation` grows by one with every operation."""
+
+    generation: int = 0
+    serves: Mapping[str, ServeRecord] = field(default_factory=dict)
+    roles: Mapping[str, RoleRecord] = field(default_factory=dict)
+
+    def serve_in(self, role: str) -> ServeRecord | None:
+        held = self.roles.get(role)
+        return self.serves.get(held.incumbent) if held else None
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """One container seen as a serve. `position` is its place in its role."""
+
+    container: Container
+    phase: Phase
+    lights: Lights
+    record: ServeRecord | None = None
+    recipe: Recipe | None = None
+    engine: Reading[Engine] = Reading.unknown("not asked yet")
+    position: Literal["incumbent", "rollback", "candidate", "foreign"] = "foreign"
+    in_flight: int | None = None
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        return (
+            self.recipe.id if self.recipe else (self.record.recipe_id if self.record else self.container.name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether the way back exists; `missing` names what does not, empty = ready."""
+
+    target: str
+    missing: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        return not self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who holds the box's write right."""
+
+    operation: str
+    pid: int
+    user: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the operations-and-events pane."""
+
+    at: str
+    source: str
+    text: str
+    tone: Literal["plain", "good", "warn", "bad"] = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeFile:
+    """A recipe file of the workspace: the recipe, or the sentence why it cannot be used."""
+
+    path: str
+    recipe: Recipe | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The log of one serve: newest last, bounded; `dropped` lines fell off the front."""
+
+    container_id: str
+    lines: tuple[str, ...] = ()
+    dropped: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything the console knows at one moment. `now_s` is monotonic, `now_utc` the wall clock."""
+
+    workspace: Workspace
+    read_only: bool
+    now_s: float = 0.0
+    now_utc: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    gpus: Reading[GpuSnapshot] = Reading.unknown("not read yet", "nvml")
+    gpu_history: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    host: Reading[Host] = Reading.unknown("not read yet", "host")
+    containers: Reading[tuple[Container, ...]] = Reading.unknown("not read yet", "docker")
+    engines: Mapping[str, Reading[Engine]] = field(default_factory=dict)
+    gateway: Reading[Gateway] = Reading.unknown("not read yet", "gateway")
+    record: BoxRecord = BoxRecord()
+    recipes: tuple[RecipeFile, ...] = ()
+    suites: tuple[str, ...] = ()
+    operations: tuple[OperationView, ...] = ()
+    lease: Lease | None = None
+    serves: tuple[Serve, ...] = ()
+    rollbacks: Mapping[str, Readiness] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    log: LogView | None = None
+    problems: tuple[str, ...] = ()
+
+    def recipe(self, recipe_id: str) -> Recipe | None:
+        return next((f.recipe for f in self.recipes if f.recipe and f.recipe.id == recipe_id), None)
+
+    def serve(self, container_id: str) -> Serve | None:
+        return next((s for s in self.serves if s.container.id == container_id), None)
+
+    @property
+    def operation(self) -> OperationView | None:
+        """The operation that runs or waits for a person, else the newest."""
+        open_ones = [o for o in self.operations if o.outcome is None]
+        return open_ones[-1] if open_ones else (self.operations[-1] if self.operations else None)
+
+
+Change = Mapping[str, object]
+
+
+def reduce(world: World, change: Change) -> World:
+    """The next world: named fields replaced. Derived fields are set by `core.serves.derive` in the store."""
+    return replace(world, **change)  # type: ignore[arg-type]

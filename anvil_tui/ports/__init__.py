@@ -1,0 +1,184 @@
+"""What the rules need from the world, as Protocols named by ability. Readers and controls are apart:
+read-only mode means that no control object was ever made.
+
+Every method may raise the errors of `core.errors` (Unreachable, NotFound, EffectFailed) and nothing else
+of its library. Every call has a deadline. All are synchronous; callers choose the thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import EngineKind
+
+
+class Clock(Protocol):
+    def monotonic_s(self) -> float: ...
+    def utc(self) -> datetime: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
+class GpuReader(Protocol):
+    def read(self) -> Reading[GpuSnapshot]:
+        """The newest snapshot; never raises and never blocks longer than a few milliseconds."""
+
+    def close(self) -> None: ...
+
+
+class HostReader(Protocol):
+    def read(self) -> Reading[Host]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a container's log, sanitised of nothing: `text` is decoded, without line end.
+
+    `at` is the daemon's RFC 3339 stamp or None; `stream` is stdout, stderr or tty.
+    """
+
+    text: str
+    at: str | None = None
+    stream: str = "stdout"
+
+
+class ContainerReader(Protocol):
+    def list(self) -> tuple[Container, ...]:
+        """Every container of the daemon, running or not; one that vanishes meanwhile is left out."""
+
+    def inspect(self, container_id: str) -> Container:
+        """By full id. NotFound when it does not exist."""
+
+    def image_id(self, ref: str) -> str | None:
+        """The local image id for a pinned reference, None when it is not here."""
+
+    def logs(self, container_id: str, *, tail: int = 2000) -> tuple[LogLine, ...]: ...
+
+    def follow(self, container_id: str, *, since: str | None = None) -> Iterator[LogLine]:
+        """Lines as they come, until the container ends or the iterator is closed from another thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """What `create` makes. `gpu_uuids` are full UUIDs; never privileged; restart policy is always `no`."""
+
+    name: str
+    image_ref: str
+    argv: tuple[str, ...]
+    entrypoint: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    gpu_uuids: tuple[str, ...] = ()
+    shm_mib: int | None = None
+    ipc: str = "private"
+    memory_limit_mib: int | None = None
+    cpus: float | None = None
+    stop_grace_s: int = 30
+
+
+class ContainerControl(Protocol):
+    def pull(self, ref: str, on_progress: Callable[[str], None]) -> None:
+        """By digest; on_progress gets one short line at a time."""
+
+    def create(self, spec: ContainerSpec) -> str:
+        """Full id of the created container. EffectFailed carries the daemon's own text."""
+
+    def start(self, container_id: str) -> None: ...
+
+    def stop(self, container_id: str, grace_s: int) -> None:
+        """Returns when the container has exited (also when it had already)."""
+
+    def remove(self, container_id: str) -> None:
+        """Removes a stopped container; absent is success."""
+
+
+class EngineReader(Protocol):
+    def read(self, kind: EngineKind, port: int, api_key: str | None = None) -> Engine:
+        """Health, identity, metrics of the engine on 127.0.0.1:port. Never raises: `http` says how it is."""
+
+
+class GatewayReader(Protocol):
+    def snapshot(self) -> Gateway:
+        """Aliases and counts of the running gateway, compared with the durable file."""
+
+
+class GatewayControl(Protocol):
+    def point(self, targets: Mapping[str, str], generation: int, checkpoint: Callable[[str], None]) -> None:
+        """Point aliases at backends or at `hold`, in one transaction: file, then process, then read back.
+
+        Idempotent. `checkpoint("gateway:between")` is called between the durable and the running half.
+        """
+
+    def sever(self, backend: str) -> int:
+        """Cut every request in progress on one backend; returns how many were cut."""
+
+    def install(self) -> bool:
+        """Render, have HAProxy validate, write atomically, reload, read back. False when nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call as the stream or message gave it; `arguments` is the raw text."""
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One chat completion. `model` is the name sent; `extra` holds engine-specific top-level fields."""
+
+    model: str
+    messages: tuple[Mapping[str, Any], ...]
+    max_tokens: int
+    stream: bool = False
+    temperature: float | None = 0.0
+    seed: int | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: Any = None
+    response_format: Mapping[str, Any] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """What came back, normalised over engines. Times are seconds after the last byte of the request was written.
+
+    `error` is None for a complete answer; else its class: `unreachable`, `timeout`, `http`, `truncated`,
+    `stream_error`, `malformed`. `finish_reason` None means the stream never said. `token_times_s` stamps
+    every chunk that bore content, reasoning or a tool call. `notes` name conformance oddities.
+    """
+
+    status: int | None
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str | None = None
+    model: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    ttft_any_s: float | None = None
+    ttft_visible_s: float | None = None
+    e2e_s: float | None = None
+    token_times_s: tuple[float, ...] = ()
+    error: str | None = None
+    error_message: str = ""
+    error_code: str = ""
+    notes: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    raw_excerpt: str = ""
+
+
+class ChatClient(Protocol):
+    def chat(
+        self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float
+    ) -> ChatAnswer:
+        """One request to BASE_URL/v1/chat/completions. Never raises; no redirects; sizes and times capped."""

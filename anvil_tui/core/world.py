@@ -106,9 +106,7 @@ class Serve:
 
     @property
     def name(self) -> str:
-        return (
-            self.recipe.id if self.recipe else (self.record.recipe_id if self.record else self.container.name)
-        )
+        return self.recipe.id if self.recipe else (self.record.recipe_id if self.record else self.container.name)
 
 
 @dataclass(frozen=True, slots=True)

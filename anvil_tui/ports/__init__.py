@@ -178,7 +178,5 @@ class ChatAnswer:
 
 
 class ChatClient(Protocol):
-    def chat(
-        self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float
-    ) -> ChatAnswer:
+    def chat(self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float) -> ChatAnswer:
         """One request to BASE_URL/v1/chat/completions. Never raises; no redirects; sizes and times capped."""

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
+from anvil_tui.core.chat import ChatAnswer as ChatAnswer
+from anvil_tui.core.chat import ChatRequest as ChatRequest
+from anvil_tui.core.chat import ToolCall as ToolCall
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
 
@@ -119,62 +122,6 @@ class GatewayControl(Protocol):
 
     def install(self) -> bool:
         """Render, have HAProxy validate, write atomically, reload, read back. False when nothing changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One call as the stream or message gave it; `arguments` is the raw text."""
-
-    index: int
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """One chat completion. `model` is the name sent; `extra` holds engine-specific top-level fields."""
-
-    model: str
-    messages: tuple[Mapping[str, Any], ...]
-    max_tokens: int
-    stream: bool = False
-    temperature: float | None = 0.0
-    seed: int | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()
-    tool_choice: Any = None
-    response_format: Mapping[str, Any] | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ChatAnswer:
-    """What came back, normalised over engines. Times are seconds after the last byte of the request was written.
-
-    `error` is None for a complete answer; else its class: `unreachable`, `timeout`, `http`, `truncated`,
-    `stream_error`, `malformed`. `finish_reason` None means the stream never said. `token_times_s` stamps
-    every chunk that bore content, reasoning or a tool call. `notes` name conformance oddities.
-    """
-
-    status: int | None
-    content: str = ""
-    reasoning: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    finish_reason: str | None = None
-    model: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    ttft_any_s: float | None = None
-    ttft_visible_s: float | None = None
-    e2e_s: float | None = None
-    token_times_s: tuple[float, ...] = ()
-    error: str | None = None
-    error_message: str = ""
-    error_code: str = ""
-    notes: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    raw_excerpt: str = ""
 
 
 class ChatClient(Protocol):

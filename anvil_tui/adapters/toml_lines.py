@@ -64,7 +64,10 @@ class _Scan:
         table: KeyPath = ()
         self.skip("\n")
         while self.peek():
-            table = self.header() if self.sees("[") else self.pair(table) or table
+            if self.sees("["):
+                table = self.header()
+            else:
+                self.pair(table)
             self.skip("\n")
 
     def header(self) -> KeyPath:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from anvil_tui.core.recipe import NonNegative, Positive, Slug, Table
 
@@ -46,6 +46,22 @@ GateKind = Literal[
 ]  # fmt: skip
 
 
+_REQUESTS = frozenset({"repeat", "pass_at_least", "visible_tokens", "reasoning_tokens", "routed"})
+GATE_KEYS: Mapping[str, frozenset[str]] = {
+    "identity": frozenset({"routed"}),
+    "smoke": _REQUESTS,
+    "json": _REQUESTS,
+    "tools": _REQUESTS,
+    "streaming-tools": _REQUESTS,
+    "tool-result": _REQUESTS,
+    "needle": _REQUESTS | {"prompt_tokens_at_least", "depth_pct"},
+    "log-audit": frozenset(),
+    "container-state": frozenset(),
+    "reserve": frozenset({"when"}),
+}
+"""Keys that apply to a kind of gate, besides id, kind, proves and timeout_s, which apply to all."""
+
+
 class Gate(Table):
     """One entry of a suite. Which keys apply depends on `kind`; a key that does not apply is an error.
 
@@ -67,6 +83,18 @@ class Gate(Table):
     routed: bool = False
     when: Literal["idle", "after-work"] = "idle"
 
+    @model_validator(mode="after")
+    def _applies(self) -> Gate:
+        problems = []
+        for key in sorted(self.model_fields_set - GATE_KEYS[self.kind] - {"id", "kind", "proves", "timeout_s"}):
+            kinds = ", ".join(k for k, keys in GATE_KEYS.items() if key in keys)
+            problems.append(f"{key} does not apply to kind {self.kind} (applies to: {kinds})")
+        if self.pass_at_least and self.pass_at_least > self.repeat:
+            problems.append(f"pass_at_least {self.pass_at_least} is more than repeat = {self.repeat}")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
 
 class Suite(Table):
     """`gates/ID.toml`: an ordered list of gates."""
@@ -75,6 +103,30 @@ class Suite(Table):
     id: Slug
     title: str = ""
     gates: tuple[Gate, ...]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Suite:
+        if not self.gates:
+            raise ValueError("gates needs at least one [[gates]]: an empty suite proves nothing")
+        ids = [g.id for g in self.gates]
+        twice = [
+            f"gates[{n}].id {gate} is used twice (also gates[{ids.index(gate)}].id)"
+            for n, gate in enumerate(ids)
+            if ids.index(gate) < n
+        ]
+        if twice:
+            raise ValueError("\n".join(twice))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFile:
+    """A suite file of the workspace: the suite, or the sentence why it cannot be used. `id` is the file's stem."""
+
+    id: str
+    suite: Suite | None
+    error: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,9 @@ def _one(wanted: str, roles: Mapping[str, str], snapshot: GpuSnapshot) -> str:
     if re.match(r"(gpu|mig)-.", wanted, re.IGNORECASE):
         return _usable(f"GPU {wanted!r}", _by_uuid(wanted, snapshot), snapshot)
     known = ", ".join(sorted(roles)) or "none"
-    raise Refused(f"{wanted!r} is no GPU role of anvil.toml (roles: {known}), no UUID and no index; {_have(snapshot)}")
+    raise Refused(
+        f"{wanted!r} is no GPU role of anvil.toml (roles: {known}), no UUID and no index; {_have(snapshot)}"
+    )
 
 
 def _by_uuid(text: str, snapshot: GpuSnapshot) -> list[Gpu]:

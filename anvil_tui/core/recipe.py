@@ -10,24 +10,59 @@ import hashlib
 import json
 import re
 from datetime import date
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from anvil_tui.core.secrets import OptionalSecretRef
 
 RECIPE_SCHEMA = "anvil.recipe/1"
 
-Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-PinnedImage = Annotated[str, StringConstraints(pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$")]
+
+def matching(pattern: str, wanted: str) -> AfterValidator:
+    """A text rule whose message says what is wanted and never repeats the text."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise ValueError(f"must be {wanted}")
+        return text
+
+    return AfterValidator(check)
+
+
+Slug = Annotated[
+    str, matching(r"[a-z0-9][a-z0-9._-]{0,79}", "1 to 80 lower-case letters, digits, dots, dashes or underscores")
+]
+Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 lower-case hex digits")]
+PinnedImage = Annotated[
+    str, matching(r"[^\s@]+@sha256:[0-9a-f]{64}", "pinned by digest: NAME@sha256: and 64 hex digits")
+]
+PathText = Annotated[str, matching(r"[^\x00-\x1f\x7f]*", "a path without control characters")]
+Line = Annotated[str, matching(r"[^\x00-\x1f\x7f]{1,200}", "one line of 1 to 200 characters")]
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
+
+
+PLACEHOLDERS = (
+    "port", "served_name", "context", "total_context", "max_output", "concurrency", "tensor_parallel", "images",
+    "videos", "kv_type", "model", "draft",
+)  # fmt: skip
+_SECRET_NAME = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
+_BRACED = re.compile(r"\{(\w+)\}")
+
+
+def _nearest(name: str) -> str:
+    found = get_close_matches(name, PLACEHOLDERS, 1)
+    return f", nearest {{{found[0]}}}" if found else ""
 
 
 class Table(BaseModel):
     """Base of every table: unknown keys and lax types are errors, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class EngineKind(StrEnum):
@@ -66,7 +101,7 @@ class Weights(Table):
 
     repo: str
     revision: str = ""
-    path: str = ""
+    path: PathText = ""
     bytes: Positive | None = None
     sha256: Sha256 | None = None
     quantization: str = ""
@@ -75,23 +110,23 @@ class Weights(Table):
 class Mount(Table):
     """A host path (relative to the workspace if not absolute) or a named volume, mounted at `target`."""
 
-    source: str
-    target: Annotated[str, StringConstraints(pattern=r"^/")]
+    source: Annotated[PathText, matching(r".+", "a path or a volume name")]
+    target: Annotated[PathText, matching(r"/.*", "an absolute path inside the container")]
     read_only: bool = True
 
 
 class Launch(Table):
     """How the container is started.
 
-    `argv` follows the image's entry point (or `entrypoint`); `{port}`, `{served_name}`, `{context}`,
-    `{concurrency}` and `{model}` are filled in from the typed fields, so they are written once.
+    `argv` follows the image's entry point (or `entrypoint`); the names of `PLACEHOLDERS` in braces are filled
+    in from the typed fields, so they are written once.
     Network is the host's; engines listen on loopback only. `memory_limit_mib` contains a loader that
     would otherwise take the host down with it.
     """
 
     entrypoint: tuple[str, ...] = ()
     argv: tuple[str, ...]
-    env: dict[str, str] = {}
+    env: dict[Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable")], str] = {}
     mounts: tuple[Mount, ...] = ()
     shm_mib: Positive | None = None
     ipc: Literal["private", "host"] = "private"
@@ -99,15 +134,43 @@ class Launch(Table):
     cpus: Annotated[float, Field(gt=0)] | None = None
     start_deadline_s: Positive = 600
     stop_grace_s: Positive = 30
-    api_key: str = ""
+    api_key: OptionalSecretRef = ""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Launch:
+        secrets = [
+            f"env.{name} looks like a secret: recipes hold none; mount a file or use launch.api_key"
+            for name, value in self.env.items()
+            if _SECRET_NAME.search(name) and value
+        ]
+        typos = [
+            f"argv[{n}] holds {{{name}}}{_nearest(name)}; known placeholders: {', '.join(PLACEHOLDERS)}"
+            for n, arg in enumerate(self.argv)
+            for name in _BRACED.findall(arg)
+            if name not in PLACEHOLDERS
+        ]
+        if secrets or typos:
+            raise ValueError("\n".join(secrets + typos))
+        return self
 
 
 class Gpus(Table):
     """`select` holds GPU roles of anvil.toml, UUIDs or unique UUID prefixes; empty = the serve needs no GPU."""
 
-    select: tuple[str, ...] = ()
+    select: tuple[Line, ...] = ()
     tensor_parallel: Positive = 1
     need_free_mib: NonNegative = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Gpus:
+        count = len(self.select)
+        if len(set(self.select)) != count:
+            raise ValueError("select names a GPU twice")
+        if count % self.tensor_parallel or (self.tensor_parallel > 1 and not count):
+            raise ValueError(
+                f"select names {count} GPUs, not a multiple of tensor_parallel = {self.tensor_parallel}"
+            )
+        return self
 
 
 class Envelope(Table):
@@ -166,14 +229,14 @@ class Licence(Table):
 class Patch(Table):
     """A change made to the pinned runtime, gated by hash. `file` is the patched file inside the image."""
 
-    name: str
-    file: str = ""
+    name: Line
+    file: PathText = ""
     sha256: Sha256 | None = None
     note: str = ""
 
 
 class Decision(Table):
-    status: Status
+    status: Annotated[Status, Field(strict=False)]
     date: date
     reason: str
     evidence: str = ""
@@ -202,9 +265,9 @@ class Recipe(Table):
     id: Slug
     title: str = ""
     family: Slug
-    engine: EngineKind
-    served_name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    served_aliases: tuple[str, ...] = ()
+    engine: Annotated[EngineKind, Field(strict=False)]
+    served_name: Line
+    served_aliases: tuple[Line, ...] = ()
     exclusive: bool
     loadable: bool = True
     not_loadable_because: str = ""
@@ -237,11 +300,9 @@ class Recipe(Table):
     def _consistent(self) -> Recipe:
         if not self.loadable and not self.not_loadable_because:
             raise ValueError("not_loadable_because is required when loadable = false")
-        if self.gpus.select and len(self.gpus.select) % self.gpus.tensor_parallel:
-            raise ValueError(
-                f"gpus.select names {len(self.gpus.select)} GPUs, not a multiple of "
-                f"gpus.tensor_parallel = {self.gpus.tensor_parallel}"
-            )
+        if self.id in (self.rollback, self.control):
+            which = "rollback" if self.rollback == self.id else "control"
+            raise ValueError(f"{which} names this recipe itself")
         return self
 
     @property
@@ -250,17 +311,20 @@ class Recipe(Table):
         return max(self.decisions, key=lambda d: d.date, default=None)
 
     def digest(self) -> str:
-        """Hash of what makes the serve: decisions, figures and notes do not change it."""
-        facts = self.model_dump(mode="json", exclude={"decisions", "figures", "title", "licence", "reserve"})
+        """Hash of what makes the serve: decisions, figures and notes do not change it, nor does a new field with
+        a default."""
+        notes = {"decisions", "figures", "title", "licence", "reserve"}
+        facts = self.model_dump(mode="json", exclude=notes, exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def filled_argv(self, port: int) -> tuple[str, ...]:
-        """argv with the typed fields in place of their `{names}`."""
-        names = {
-            "port": str(port),
-            "served_name": self.served_name,
-            "context": str(self.envelope.context_tokens),
-            "concurrency": str(self.envelope.concurrency),
-            "model": self.model.path,
-        }
-        return tuple(re.sub(r"\{(\w+)\}", lambda m: names.get(m[1], m[0]), arg) for arg in self.launch.argv)
+        """argv with the typed fields in place of their `{names}`. `total_context` is context times concurrency,
+        for engines that divide one figure among their slots."""
+        limits, draft = self.envelope, self.speculation.draft if self.speculation else None
+        values = (
+            port, self.served_name, limits.context_tokens, limits.context_tokens * limits.concurrency,
+            limits.max_output_tokens, limits.concurrency, self.gpus.tensor_parallel, limits.images, limits.videos,
+            self.kv.type, self.model.path, draft.path if draft else "",
+        )  # fmt: skip
+        names = dict(zip(PLACEHOLDERS, values, strict=True))
+        return tuple(_BRACED.sub(lambda m: str(names[m[1]]), arg) for arg in self.launch.argv)

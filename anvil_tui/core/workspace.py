@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from anvil_tui.core.recipe import NonNegative, Positive, Slug, Table
+from anvil_tui.core.recipe import NonNegative, PathText, Positive, Slug, Table, matching
+from anvil_tui.core.secrets import SecretRef
 
 WORKSPACE_SCHEMA = "anvil.workspace/1"
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-SecretRef = Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$")]
-GpuUuidText = Annotated[str, StringConstraints(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")]
+GpuUuidText = Annotated[str, matching(r"(?i:GPU|MIG)-[0-9A-Za-z/-]+", "a GPU UUID (GPU-...)")]
+
+
+Alias = Annotated[
+    str, matching(r"[A-Za-z0-9._:-]{1,120}", "1 to 120 letters, digits, dots, colons, dashes, underscores")
+]
 
 
 class Box(Table):
@@ -32,7 +39,7 @@ class GpuSource(Table):
     """
 
     reader: tuple[str, ...] = ()
-    library_dir: str = ""
+    library_dir: PathText = ""
     interval_s: Annotated[float, Field(gt=0)] = 1.0
     deadline_s: Annotated[float, Field(gt=0)] = 5.0
     roles: dict[Slug, GpuUuidText] = {}
@@ -41,7 +48,9 @@ class GpuSource(Table):
 class Containers(Table):
     """`url` is `unix:///path` or `ssh://user@host`; `state_dir` mounts are resolved against the workspace."""
 
-    url: Annotated[str, StringConstraints(pattern=r"^(unix://|ssh://)")] = "unix:///var/run/docker.sock"
+    url: Annotated[PathText, matching(r"(unix://|ssh://).+", "unix:///path or ssh://user@host")] = (
+        "unix:///var/run/docker.sock"
+    )
     timeout_s: Positive = 30
 
 
@@ -56,17 +65,29 @@ class Role(Table):
     """One job on the box: its client aliases, its slots and the suite that promotion runs."""
 
     name: Slug
-    aliases: tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,120}$")], ...]
+    aliases: tuple[Alias, ...]
     slots: tuple[Slot, ...]
     promotion_suite: Slug = "promotion"
 
     @model_validator(mode="after")
     def _usable(self) -> Role:
         if not self.aliases:
-            raise ValueError("a role needs at least one alias")
+            raise ValueError("aliases needs at least one name")
         if len(self.slots) < 2:
-            raise ValueError("a role needs two slots: one serves while the other is prepared")
+            raise ValueError("slots needs two at least: one serves while the other is prepared")
         return self
+
+
+def _bind(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]", host) or not re.fullmatch(r"\d{1,5}", port):
+        raise ValueError("must be HOST:PORT")
+    if not 1 <= int(port) <= 65535:
+        raise ValueError(f"port {port} is not within 1 to 65535")
+    return text
+
+
+Bind = Annotated[str, AfterValidator(_bind)]
 
 
 class GatewaySettings(Table):
@@ -78,9 +99,9 @@ class GatewaySettings(Table):
     """
 
     kind: Literal["haproxy"] = "haproxy"
-    bind: Annotated[str, StringConstraints(pattern=r"^[^:\s]+:\d{1,5}$")] = "127.0.0.1:9100"
-    dir: str = "state/gateway"
-    binary: str = ""
+    bind: Bind = "127.0.0.1:9100"
+    dir: PathText = "state/gateway"
+    binary: PathText = ""
     client_keys: tuple[SecretRef, ...]
     hold_max_s: Positive = 900
     max_body_kib: Positive = 4096
@@ -110,16 +131,28 @@ class Workspace(Table):
 
     @model_validator(mode="after")
     def _distinct(self) -> Workspace:
-        seen: dict[str, str] = {}
-        for role in self.roles:
-            things = [("role", role.name), *(("alias", a) for a in role.aliases)]
-            things += [t for s in role.slots for t in (("slot", s.name), ("port", str(s.port)))]
-            for kind, value in things:
-                key = f"{kind} {value}"
-                if key in seen:
-                    raise ValueError(f"{key} is used twice (roles {seen[key]} and {role.name})")
-                seen[key] = role.name
+        if not self.roles:
+            raise ValueError("roles needs at least one [[roles]]")
+        seen: dict[tuple[str, str], str] = {}
+        problems = []
+        for key, kind, value in self._names():
+            if (kind, value) in seen:
+                problems.append(f"{key} {kind} {value} is used twice (also {seen[kind, value]})")
+            seen.setdefault((kind, value), key)
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
+
+    def _names(self) -> Iterator[tuple[str, str, str]]:
+        """Key, kind and value of everything that must be unique on the box."""
+        yield "gateway.bind", "port", self.gateway.bind.rpartition(":")[2]
+        for r, role in enumerate(self.roles):
+            yield f"roles[{r}].name", "role", role.name
+            for a, alias in enumerate(role.aliases):
+                yield f"roles[{r}].aliases[{a}]", "alias", alias
+            for s, slot in enumerate(role.slots):
+                yield f"roles[{r}].slots[{s}].name", "slot", slot.name
+                yield f"roles[{r}].slots[{s}].port", "port", str(slot.port)
 
     def role(self, name: str) -> Role | None:
         return next((r for r in self.roles if r.name == name), None)

@@ -1,0 +1,66 @@
+"""Secrets out of text that is shown, copied, exported or stored.
+
+Two nets: values that the console itself knows, wherever they occur; and shapes that give a secret away
+(authorization headers, key flags, key fields in dumps). Token counts and digests are no secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+MASK = "***"
+# A known value shorter than this would blank out ordinary words.
+_SHORTEST = 4
+
+_WORD = r"[A-Za-z0-9]+"
+_KEY = (
+    rf"(?:{_WORD}[_-])*(?:api[_-]?keys?|secret(?:[_-]?key)?|secrets|passw(?:or)?d|private[_-]?key"
+    r"|(?:hf|hub|auth|access|refresh|bearer|github|session)[_-]?token)"
+)
+_BARE = r"(?!None\b|null\b|true\b|false\b|True\b|False\b|\*\*\*)[^\s'\",;&\]\[(){}<>\\]+"
+_QUOTED = r"\\?(['\"])(?!\*\*\*)(?:(?!\3).)+?\\?\3"
+
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?(?:bearer|basic|token)\s+)[^\s'\",;]+"), rf"\1{MASK}"),
+    (re.compile(r"(?i)\b(bearer\s+)(?=[^\s'\"]*[0-9._~+/=-])[A-Za-z0-9._~+/=-]{6,}"), rf"\1{MASK}"),
+    (re.compile(r"(://[^\s/:@]+:)[^\s/@]+(?=@)"), rf"\1{MASK}"),
+    (re.compile(r"(?i)([?&](?:key|token|sig|signature)=)[^\s&'\"]+"), rf"\1{MASK}"),
+    (re.compile(r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,})"), MASK),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"), MASK),
+)
+_FLAG = re.compile(rf"(?i)(--{_KEY}(?:=|['\"]?\s*,?\s+['\"]?|['\"],['\"]))({_BARE})")
+_FIELD = re.compile(rf"(?i)(\\?['\"]?\b{_KEY}\\?['\"]?\s*[:=]\s*)(?:({_BARE})|{_QUOTED})")
+_LIST = re.compile(rf"(?i)(\\?['\"]?\b{_KEY}\\?['\"]?\s*[:=]\s*[\[(])([^\])]*)([\])])")
+_ITEM = re.compile(r"(['\"])(?:(?!\1).)*\1")
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` with every secret replaced by `***`. `secrets` are known values (also found URL-encoded)."""
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        if len(secret) >= _SHORTEST:
+            text = text.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
+    text = _LIST.sub(lambda m: m[1] + _ITEM.sub(rf"\g<1>{MASK}\g<1>", m[2]) + m[3], text)
+    text = _FLAG.sub(rf"\g<1>{MASK}", text)
+    text = _FIELD.sub(_field, text)
+    for pattern, into in _RULES:
+        text = pattern.sub(into, text)
+    return text
+
+
+def _field(match: re.Match[str]) -> str:
+    quote_mark = match[3] or ""
+    return f"{match[1]}{quote_mark}{MASK}{quote_mark}"
+
+
+def redact_argv(argv: Iterable[str], secrets: Iterable[str] = ()) -> tuple[str, ...]:
+    """An argument vector with the values of key flags masked: `--api-key K1 K2`, `--api-key=K`."""
+    known, out, hiding = tuple(secrets), [], False
+    for arg in argv:
+        if arg.startswith("-"):
+            hiding = re.fullmatch(rf"(?i)--?{_KEY}", arg) is not None
+            out.append(redact(arg, known))
+        else:
+            out.append(MASK if hiding else redact(arg, known))
+    return tuple(out)

@@ -1,0 +1,97 @@
+"""Times as Docker, logs and journals write them: RFC 3339 text with any number of fraction digits.
+
+Docker writes year 1 for "never". That is None here, before any zone is applied: year 1 cannot be moved
+to a zone west of UTC without an overflow.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+_RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\s*([Zz]|[+-]\d\d:?\d\d)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Clocks of two processes of one box may differ by their granularity: below this it is not a skew.
+_SKEW_S = 1.0
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An aware datetime (microseconds, own offset kept; no offset means UTC). None for "", None and year 1.
+
+    ValueError when the text is no RFC 3339 time.
+    """
+    found = _fields(text)
+    return None if found is None else found[0]
+
+
+def epoch_ns(text: str | None) -> int | None:
+    """Nanoseconds since 1970, with every digit that the text has (up to nine). None as in `parse_time`."""
+    found = _fields(text)
+    if found is None:
+        return None
+    at, fraction = found
+    whole = at.replace(microsecond=0) - _EPOCH
+    return (whole.days * 86400 + whole.seconds) * 1_000_000_000 + int(fraction[:9].ljust(9, "0"))
+
+
+def _fields(text: str | None) -> tuple[datetime, str] | None:
+    """The instant and its fraction digits."""
+    if not text or text.startswith("0001-"):
+        return None
+    match = _RFC3339.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not an RFC 3339 time: {text[:60]!r}")
+    year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
+    fraction = match[7] or ""
+    micro = int(fraction[:6].ljust(6, "0"))
+    return datetime(year, month, day, hour, minute, second, micro, tzinfo=_zone(match[8])), fraction
+
+
+def _zone(text: str | None) -> tzinfo:
+    if text is None or text in "Zz":
+        return UTC
+    sign = -1 if text[0] == "-" else 1
+    return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))
+
+
+def age_s(at: datetime | None, now: datetime) -> float | None:
+    """Seconds since `at`; negative for a time in the future; None for never."""
+    return None if at is None else (now - at).total_seconds()
+
+
+def age(at: datetime | None, now: datetime) -> str:
+    """A short age: `-` for never, `clock skew 12 s` for the future, else as `span` writes it."""
+    seconds = age_s(at, now)
+    if seconds is None:
+        return "-"
+    if seconds < -_SKEW_S:
+        return f"clock skew {span(-seconds)}"
+    return span(max(0.0, seconds))
+
+
+def span(seconds: float) -> str:
+    """
+    >>> [span(s) for s in (4.9, 61, 3600 * 5 + 120, 86400 * 3)]
+    ['4 s', '1 min 01 s', '5 h 02 min', '3 d 00 h']
+    """
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def with_zone(at: datetime | None, zone: tzinfo) -> str:
+    """The time in `zone` with the zone written behind it; `-` for never."""
+    if at is None:
+        return "-"
+    local = at.astimezone(zone)
+    return f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or 'UTC'}"
+
+
+def utc_text(at: datetime) -> str:
+    """The stored form: UTC, microseconds, `Z`."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

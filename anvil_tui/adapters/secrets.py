@@ -17,7 +17,12 @@ from anvil_tui.core.secrets import Reference, Secret, parse_reference
 MAX_BYTES = 64 * 1024
 
 
-def resolve(ref: str, workspace: Path, environ: Mapping[str, str] | None = None) -> Secret:
+def resolve(ref: str, workspace: Path, environ: Mapping[str, str] | None = None) -> str:
+    """The value that `ref` names, as `find` finds it."""
+    return find(ref, workspace, environ).value
+
+
+def find(ref: str, workspace: Path, environ: Mapping[str, str] | None = None) -> Secret:
     """The secret that `ref` names; file paths are relative to the workspace.
 
     Refused lists the places looked at. Messages hold paths and names, never a value.

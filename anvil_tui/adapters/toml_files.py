@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import difflib
 import re
+import secrets
 import tomllib
 from collections.abc import Callable
 from datetime import date
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,6 +95,34 @@ def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = 
         _check_rewrite(path, text, new)
         if new != text:
             write_atomic(path, (_BOM if raw.startswith(_BOM) else b"") + new.encode())
+
+
+def write_workspace(directory: Path) -> tuple[Path, ...]:
+    """Make a workspace: anvil.toml, recipes/, gates/, state/ with a new client key. Returns the files written.
+
+    BadFile, with nothing written, when any of them exists.
+    """
+    starter = files("anvil_tui.starter")
+    texts = {
+        WORKSPACE_FILE: starter.joinpath("anvil.toml").read_text(),
+        "recipes/TEMPLATE.txt": starter.joinpath("recipe.toml").read_text(),
+        "gates/smoke.toml": starter.joinpath("smoke.toml").read_text(),
+        "gates/promotion.toml": starter.joinpath("promotion.toml").read_text(),
+        "state/.gitignore": "*\n",
+        "state/client.key": secrets.token_urlsafe(32) + "\n",
+    }
+    there = [name for name in texts if (directory / name).exists()]
+    if there:
+        raise BadFile(str(directory), f"already holds {', '.join(there)}; nothing was written")
+    try:
+        for name in ("recipes", "gates", "state"):
+            (directory / name).mkdir(parents=True, exist_ok=True)
+        (directory / "state").chmod(0o700)
+    except OSError as why:
+        raise BadFile(str(directory), f"cannot be made: {why.strerror}") from why
+    for name, text in texts.items():
+        write_atomic(directory / name, text)
+    return tuple(directory / name for name in texts)
 
 
 def _toml_files(directory: Path) -> list[Path]:

@@ -38,7 +38,7 @@ Slug = Annotated[
 ]
 Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 lower-case hex digits")]
 PinnedImage = Annotated[
-    str, matching(r"[^\s@]+@sha256:[0-9a-f]{64}", "pinned by digest: NAME@sha256: and 64 hex digits")
+    str, matching(r"|[^\s@]+@sha256:[0-9a-f]{64}", "pinned by digest: NAME@sha256: and 64 hex digits")
 ]
 PathText = Annotated[str, matching(r"[^\x00-\x1f\x7f]*", "a path without control characters")]
 Line = Annotated[str, matching(r"[^\x00-\x1f\x7f]{1,200}", "one line of 1 to 200 characters")]
@@ -89,9 +89,9 @@ class Status(StrEnum):
 
 
 class Image(Table):
-    """`ref` is pinned by digest; `tag` and `source` are notes about where the digest came from."""
+    """`ref` is pinned by digest ("" only in a record that cannot be loaded); `tag` and `source` are notes."""
 
-    ref: PinnedImage
+    ref: PinnedImage = ""
     tag: str = ""
     source: str = ""
 
@@ -125,7 +125,7 @@ class Launch(Table):
     """
 
     entrypoint: tuple[str, ...] = ()
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = ()
     env: dict[Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable")], str] = {}
     mounts: tuple[Mount, ...] = ()
     shm_mib: Positive | None = None
@@ -174,10 +174,10 @@ class Gpus(Table):
 
 
 class Envelope(Table):
-    """What the recipe promises, per request and at once."""
+    """What the recipe promises, per request and at once. `max_output_tokens` None = the record does not say."""
 
     context_tokens: Annotated[int, Field(ge=128, le=16_777_216)]
-    max_output_tokens: Positive
+    max_output_tokens: Positive | None = None
     concurrency: Annotated[int, Field(ge=1, le=4096)]
     images: NonNegative = 0
     videos: NonNegative = 0
@@ -185,7 +185,7 @@ class Envelope(Table):
 
     @model_validator(mode="after")
     def _fits(self) -> Envelope:
-        if self.max_output_tokens > self.context_tokens:
+        if self.max_output_tokens and self.max_output_tokens > self.context_tokens:
             raise ValueError(
                 f"max_output_tokens {self.max_output_tokens} is larger than context_tokens {self.context_tokens}"
             )
@@ -219,6 +219,14 @@ class Reserve(Table):
     waived_on: date | None = None
     waiver: str = ""
     waiver_scope: str = ""
+
+    @model_validator(mode="after")
+    def _dated_and_scoped(self) -> Reserve:
+        parts = {"waived_on": self.waived_on, "waiver": self.waiver, "waiver_scope": self.waiver_scope}
+        absent = [key for key, value in parts.items() if not value]
+        if 0 < len(absent) < len(parts):
+            raise ValueError(f"{absent[0]} is missing: a waiver has a date, a reason and a scope")
+        return self
 
 
 class Licence(Table):
@@ -257,8 +265,8 @@ class Recipe(Table):
     """One TOML file in `recipes/`; the file stem is the id.
 
     `rollback` names the recipe to return to, or is `none: REASON`. `exclusive` means one serve holds the
-    whole box's serving capacity: the incumbent must stop before this one starts. `historical` recipes are
-    records without everything needed to start; they load, show and compare, and are refused by `load`.
+    whole box's serving capacity: the incumbent must stop before this one starts. `loadable = false` marks a
+    record without everything needed to start, and says why; it shows and compares, and `load` refuses it.
     """
 
     schema_: Literal["anvil.recipe/1"] = Field(alias="schema")
@@ -266,7 +274,7 @@ class Recipe(Table):
     title: str = ""
     family: Slug
     engine: Annotated[EngineKind, Field(strict=False)]
-    served_name: Line
+    served_name: Annotated[str, matching(r"[^\x00-\x1f\x7f]{0,200}", "one line of at most 200 characters")] = ""
     served_aliases: tuple[Line, ...] = ()
     exclusive: bool
     loadable: bool = True
@@ -275,9 +283,9 @@ class Recipe(Table):
     control: str = ""
     suite: Slug = "smoke"
     thinking: Literal["none", "on", "off", "low", "medium", "high"] = "none"
-    image: Image
+    image: Image = Image()
     model: Weights
-    launch: Launch
+    launch: Launch = Launch()
     gpus: Gpus = Gpus()
     envelope: Envelope
     kv: Kv = Kv()
@@ -298,17 +306,31 @@ class Recipe(Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
+        problems = []
         if not self.loadable and not self.not_loadable_because:
-            raise ValueError("not_loadable_because is required when loadable = false")
-        if self.id in (self.rollback, self.control):
-            which = "rollback" if self.rollback == self.id else "control"
-            raise ValueError(f"{which} names this recipe itself")
+            problems.append("not_loadable_because is required when loadable = false")
+        if self.loadable:
+            problems += [f"{key} is required unless loadable = false" for key in self._absent()]
+            if self.launch.argv and not any("{port}" in arg for arg in self.launch.argv):
+                problems.append("launch.argv must hold {port}: the slot decides the port")
+        problems += [
+            f"{key} names this recipe itself" for key in ("rollback", "control") if getattr(self, key) == self.id
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
+
+    def _absent(self) -> list[str]:
+        needed = {
+            "served_name": self.served_name, "image.ref": self.image.ref, "launch.argv": self.launch.argv,
+            "envelope.max_output_tokens": self.envelope.max_output_tokens,
+        }  # fmt: skip
+        return [key for key, value in needed.items() if not value]
 
     @property
     def decision(self) -> Decision | None:
-        """The newest decision."""
-        return max(self.decisions, key=lambda d: d.date, default=None)
+        """The newest decision; of one day's, the last in the file."""
+        return max(reversed(self.decisions), key=lambda d: d.date, default=None)
 
     def digest(self) -> str:
         """Hash of what makes the serve: decisions, figures and notes do not change it, nor does a new field with

@@ -20,7 +20,7 @@ _KEY = (
     r"|(?:hf|hub|auth|access|refresh|bearer|github|session)[_-]?token)"
 )
 _BARE = r"(?!None\b|null\b|true\b|false\b|True\b|False\b|\*\*\*)[^\s'\",;&\]\[(){}<>\\]+"
-_QUOTED = r"\\?(['\"])(?!\*\*\*)(?:(?!\3).)+?\\?\3"
+_QUOTED = r"(\\?['\"])(?!\*\*\*)(?:(?!\3).)+\3"
 
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)(authorization['\"]?\s*[:=]\s*['\"]?(?:bearer|basic|token)\s+)[^\s'\",;]+"), rf"\1{MASK}"),

@@ -1,0 +1,75 @@
+"""Secrets in engine logs and dumps (field case O-74)."""
+
+from __future__ import annotations
+
+import pytest
+
+from anvil_tui.core.redact import redact, redact_argv
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "non-default args: {'model': '/models/m', 'api_key': ['sk-local-12345'], 'hf_token': 'hf_AbCdEfGhIj"
+            "KlMnOpQrStUvWxYz012345'}",
+            "non-default args: {'model': '/models/m', 'api_key': ['***'], 'hf_token': '***'}",
+        ),
+        ("DEBUG headers: Authorization: Bearer abc.def.ghi", "DEBUG headers: Authorization: Bearer ***"),
+        ("{'authorization': 'Bearer s3cretvalue'}", "{'authorization': 'Bearer ***'}"),
+        ("sent Bearer abc-123-def to it", "sent Bearer *** to it"),
+        (
+            "server_args=ServerArgs(model_path='/m', api_key='k1secret', admin_api_key=None, port=30000)",
+            "server_args=ServerArgs(model_path='/m', api_key='***', admin_api_key=None, port=30000)",
+        ),
+        (
+            '{"api_key": "abcd1234", "max_total_num_tokens": 612345}',
+            '{"api_key": "***", "max_total_num_tokens": 612345}',
+        ),
+        (r"{\"api_key\":\"abcd1234\"}", r"{\"api_key\":\"***\"}"),
+        ("vllm serve m --api-key k1secret --port 8000", "vllm serve m --api-key *** --port 8000"),
+        ("vllm serve m --api-key=k1secret --port 8000", "vllm serve m --api-key=*** --port 8000"),
+        ("['--admin-api-key', 'k1secret', '--port', '1']", "['--admin-api-key', '***', '--port', '1']"),
+        ('["--api-key","k1secret"]', '["--api-key","***"]'),
+        ("VLLM_API_KEY=k1secret HF_TOKEN=zzz CUDA=1", "VLLM_API_KEY=*** HF_TOKEN=*** CUDA=1"),
+        ("GET https://user:pa55@host/x?token=abc&n=1", "GET https://user:***@host/x?token=***&n=1"),
+        ("loaded sk-abcdefghijklmnop1234", "loaded ***"),
+        ("password: hunter2", "password: ***"),
+    ],
+)
+def test_shapes(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GPU KV cache size: 1,310,720 tokens",
+        "max_tokens=1234, prompt_tokens: 99, max_total_num_tokens=612345",
+        "image local/eng@sha256:" + "ab" * 32,
+        "api_key=None, 'hf_token': None",
+        "401 Bearer authentication required",
+        "No API key is set",
+        "'bos_token': '<s>', eos_token_id=2",
+        "listening on http://127.0.0.1:8000/v1",
+    ],
+)
+def test_counts_digests_and_sentences_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_known_values_go_wherever_they_stand() -> None:
+    secrets = ("rt/9+x=long", "ro")
+    text = "error at http://h/?k=rt%2F9%2Bx%3Dlong and xrt/9+x=longx; a round trip"
+    assert redact(text, secrets) == "error at http://h/?k=*** and x***x; a round trip"
+
+
+def test_masking_twice_is_masking_once() -> None:
+    text = "Authorization: Bearer abc.def; --api-key k1 'api_key': ['a', 'b']"
+    assert redact(redact(text)) == redact(text)
+
+
+def test_argv() -> None:
+    argv = ("serve", "m", "--api-key", "k1", "k2", "--port", "8000", "--hf-token=zz", "-m", "/x")
+    masked = ("serve", "m", "--api-key", "***", "***", "--port", "8000", "--hf-token=***", "-m", "/x")
+    assert redact_argv(argv) == masked

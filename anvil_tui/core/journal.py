@@ -57,7 +57,7 @@ class GateView:
 class OperationView:
     """One operation as its journal tells it.
 
-    `outcome` None = not ended. `alive` is filled in by whoever can see the lease: an operation without an
+    `outcome` None = not ended; `started_at` "" = planned, nothing done. `alive` is filled in by whoever can see the lease: an operation without an
     end whose holder is gone is `interrupted` and waits for resume or undo.
     """
 
@@ -85,6 +85,8 @@ class OperationView:
     def state(self) -> str:
         if self.outcome:
             return self.outcome
+        if not self.started_at:
+            return "planned"
         return "running" if self.alive else "interrupted"
 
     def step(self, name: str) -> StepView | None:

@@ -39,7 +39,7 @@ class Intent:
 class Step:
     """One step of a plan. `name` is unique in the plan; `deed` names its implementation; `args` are JSON.
 
-    `undo` is the deed that takes it back ("" = nothing to take back). `title` is what a person reads.
+    `title` is what a person reads.
     """
 
     name: str
@@ -47,7 +47,6 @@ class Step:
     title: str
     deadline_s: float
     args: Mapping[str, Any] = field(default_factory=dict)
-    undo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +86,12 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "hash": self.hash}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Plan:
+        """The plan as `to_json` wrote it."""
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k != "hash"}
+        fields["intent"] = Intent(**raw["intent"])
+        fields["steps"] = tuple(Step(**s) for s in raw["steps"])
+        fields["undo_steps"] = tuple(Step(**s) for s in raw["undo_steps"])
+        return cls(**fields)

@@ -1,0 +1,79 @@
+"""`state/box.json`: what serves were made, who holds each role, the ladder back; and `state/recipes/`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from anvil_tui.adapters.files import write_atomic
+from anvil_tui.core.errors import BadFile
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
+
+SCHEMA = "anvil.box/1"
+
+
+class BoxFile:
+    """Reads and writes the record; a damaged file is an error that says how to go on, never an empty box."""
+
+    def __init__(self, state: Path) -> None:
+        self._path, self._recipes = state / "box.json", state / "recipes"
+        self._kept: dict[str, Recipe] = {}
+
+    def read(self) -> BoxRecord:
+        try:
+            raw = self._path.read_bytes()
+        except FileNotFoundError:
+            return BoxRecord()
+        try:
+            return from_json(json.loads(raw))
+        except (ValueError, KeyError, TypeError) as why:
+            raise BadFile(
+                str(self._path),
+                f"is damaged ({why}); the last good copy is {self._path.name}.last: compare it with "
+                "`docker ps -a --filter label=anvil.op` and put it back",
+            ) from why
+
+    def write(self, record: BoxRecord) -> None:
+        if self._path.exists():
+            write_atomic(self._path.with_name(self._path.name + ".last"), self._path.read_bytes())
+        write_record(self._path, record)
+
+    def keep_recipe(self, recipe: Recipe) -> None:
+        path = self._recipes / f"{recipe.digest()}.json"
+        if not path.exists():
+            self._recipes.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomic(path, recipe.model_dump_json(by_alias=True, indent=1))
+
+    def kept_recipes(self) -> Mapping[str, Recipe]:
+        """By digest. A copy whose content no longer has the digest in its name is left out."""
+        for path in sorted(self._recipes.glob("*.json")) if self._recipes.exists() else ():
+            if path.stem not in self._kept:
+                try:
+                    recipe = Recipe.model_validate_json(path.read_bytes())
+                except ValidationError as why:
+                    raise BadFile(str(path), f"is damaged: {why.error_count()} errors; restore it") from why
+                if recipe.digest() == path.stem:
+                    self._kept[path.stem] = recipe
+        return dict(self._kept)
+
+
+def write_record(path: Path, record: BoxRecord) -> None:
+    write_atomic(path, json.dumps(to_json(record), indent=1))
+
+
+def to_json(record: BoxRecord) -> dict[str, Any]:
+    return {"schema": SCHEMA, **asdict(record)}
+
+
+def from_json(raw: Mapping[str, Any]) -> BoxRecord:
+    if raw["schema"] != SCHEMA:
+        raise ValueError(f"schema is {raw['schema']!r}, this version reads {SCHEMA!r}")
+    serves = {k: ServeRecord(**v) for k, v in raw["serves"].items()}
+    roles = {k: RoleRecord(v["name"], v["incumbent"], tuple(v["rollback"])) for k, v in raw["roles"].items()}
+    return BoxRecord(raw["generation"], serves, roles)

@@ -1,0 +1,180 @@
+"""`state/operations/ID/`: plan.json, journal.ndjson (append, fsync, chained), kept texts, the cancel file.
+
+A line carries the SHA-256 of the line before it. A torn last line was never acknowledged: it is set aside
+in journal.torn when somebody appends. A torn or altered line in the middle is reported in the view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from anvil_tui.adapters.files import write_atomic
+from anvil_tui.core.errors import BadFile, EffectFailed, NotFound
+from anvil_tui.core.journal import JOURNAL_VERSION, OperationView, Record, RecordKind, fold
+
+Redact = Callable[[str], str]
+
+
+class JournalFile:
+    """One operation's journal. One writer (the lease sees to that), any number of readers."""
+
+    def __init__(self, path: Path, redact: Redact = str) -> None:
+        self._path, self._redact = path, redact
+        self._tail: tuple[int, str] | None = None
+
+    def append(self, kind: RecordKind, step: str = "", /, **data: Any) -> Record:
+        if self._tail is None:
+            self._tail = self._mend()
+        seq, prev = self._tail
+        record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
+        line = self._redact(json.dumps(_to_json(record, prev), ensure_ascii=False, default=str))
+        self._write(line.encode() + b"\n")
+        self._tail = record.seq, _sha(line.encode())
+        return record
+
+    def _write(self, line: bytes) -> None:
+        try:
+            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                os.write(fd, line)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as why:
+            raise EffectFailed(f"{self._path}: journal not written: {why.strerror}") from why
+
+    def _mend(self) -> tuple[int, str]:
+        """Cut a torn last line off (kept beside), and find where the chain stands."""
+        raw = self._path.read_bytes() if self._path.exists() else b""
+        whole, torn = raw[: raw.rfind(b"\n") + 1], raw[raw.rfind(b"\n") + 1 :]
+        if torn:
+            self._path.with_suffix(".torn").write_bytes(torn)
+            os.truncate(self._path, len(whole))
+        lines = whole.splitlines()
+        records, _ = parse(whole)
+        return (records[-1].seq, _sha(lines[-1])) if records and lines else (0, "")
+
+    def records(self) -> tuple[Record, ...]:
+        if not self._path.exists():
+            return ()
+        return parse(self._path.read_bytes())[0]
+
+
+def parse(raw: bytes) -> tuple[tuple[Record, ...], str]:
+    """Records of a journal, and a sentence when a line is torn or was altered ("" = whole)."""
+    records: list[Record] = []
+    trouble, prev = "", ""
+    acknowledged = raw.split(b"\n")[:-1]
+    for number, line in enumerate(acknowledged, 1):
+        try:
+            row = json.loads(line)
+            record = Record(row["seq"], row["at"], row["kind"], row.get("step", ""), row.get("data", {}), row["v"])
+        except (ValueError, KeyError, TypeError):
+            trouble = trouble or f"line {number} is damaged"
+            continue
+        if row.get("prev", "") != prev:
+            trouble = trouble or f"line {number} does not follow line {number - 1}"
+        if record.v > JOURNAL_VERSION:
+            trouble = trouble or f"line {number} was written by a newer version ({record.v})"
+        prev = _sha(line)
+        records.append(record)
+    return tuple(records), trouble
+
+
+def _to_json(record: Record, prev: str) -> dict[str, Any]:
+    return {
+        "v": record.v, "seq": record.seq, "at": record.at, "kind": record.kind, "step": record.step,
+        "data": record.data, "prev": prev,
+    }  # fmt: skip
+
+
+def _sha(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()[:16]
+
+
+class OperationFolders:
+    """All operations of a workspace. Views are cached by size and time of their journal."""
+
+    def __init__(self, directory: Path, redact: Redact = str) -> None:
+        self._dir, self._redact = directory, redact
+        self._cache: dict[str, tuple[tuple[int, int], OperationView]] = {}
+
+    def create(self, operation: str, plan: Mapping[str, Any]) -> None:
+        folder = self._folder(operation)
+        folder.mkdir(parents=True, mode=0o700)
+        write_atomic(folder / "plan.json", self._redact(json.dumps(plan, indent=1, default=str)))
+
+    def plan(self, operation: str) -> Mapping[str, Any]:
+        path = self._folder(operation) / "plan.json"
+        if not path.exists():
+            raise NotFound(f"no operation {operation!r} in {self._dir}")
+        try:
+            plan: Mapping[str, Any] = json.loads(path.read_bytes())
+        except ValueError as why:
+            raise BadFile(str(path), f"is damaged: {why}") from why
+        return plan
+
+    def journal(self, operation: str) -> JournalFile:
+        return JournalFile(self._folder(operation) / "journal.ndjson", self._redact)
+
+    def views(self) -> tuple[OperationView, ...]:
+        """Oldest first (ids sort by time)."""
+        if not self._dir.exists():
+            return ()
+        found = (self._view(p) for p in sorted(self._dir.iterdir()) if p.is_dir())
+        return tuple(v for v in found if v)
+
+    def _view(self, folder: Path) -> OperationView | None:
+        path = folder / "journal.ndjson"
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            return self._planned(folder)
+        mark = (stat.st_size, stat.st_mtime_ns)
+        have = self._cache.get(folder.name)
+        if have and have[0] == mark:
+            return have[1]
+        records, trouble = parse(path.read_bytes())
+        view = fold(records)
+        if view is None:
+            return self._planned(folder, trouble or "its journal holds no beginning")
+        view = replace(view, torn=trouble)
+        self._cache[folder.name] = (mark, view)
+        return view
+
+    def _planned(self, folder: Path, trouble: str = "") -> OperationView | None:
+        """An operation whose process died before its first record: planned, nothing done."""
+        if not (folder / "plan.json").exists():
+            return None
+        plan = self.plan(folder.name)
+        intent = plan.get("intent", {})
+        return OperationView(
+            folder.name, intent.get("verb", "?"), plan.get("title", "?"), plan.get("hash", ""), torn=trouble
+        )
+
+    def save(self, operation: str, name: str, text: str) -> str:
+        kept = self._redact(text)
+        write_atomic(self._folder(operation) / name, kept)
+        return kept
+
+    def ask_cancel(self, operation: str, reason: str) -> None:
+        write_atomic(self._folder(operation) / "cancel", reason or "asked by the operator")
+
+    def cancel_asked(self, operation: str) -> str | None:
+        path = self._folder(operation) / "cancel"
+        return path.read_text() if path.exists() else None
+
+    def folder(self, operation: str) -> Path:
+        return self._folder(operation)
+
+    def _folder(self, operation: str) -> Path:
+        if "/" in operation or operation.startswith("."):
+            raise NotFound(f"{operation!r} is no operation id")
+        return self._dir / operation

@@ -1,0 +1,76 @@
+"""The box's lease: a flock on `state/lease`. The kernel drops it with its holder, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from anvil_tui.core.errors import Refused
+from anvil_tui.core.world import Lease
+
+
+class FileLease:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def take(self, operation: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        if not _locked(fd):
+            os.close(fd)
+            held = self.holder()
+            who = f"operation {held.operation}, pid {held.pid}, since {held.since}" if held else "another process"
+            raise Refused(f"the box is being changed by {who}; attach with `anvil-tui`, or wait")
+        holder = Lease(operation, os.getpid(), getpass.getuser(), datetime.now(UTC).isoformat(timespec="seconds"))
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(asdict(holder)).encode(), 0)
+        os.fsync(fd)
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = None
+
+    def holder(self) -> Lease | None:
+        """None when nobody holds it; what a dead holder wrote does not count."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read(fd)
+        else:
+            return None
+        finally:
+            os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    """Readers hold the lock for microseconds to see whether it is free: ten tries in 0.2 s outlast them."""
+    for _ in range(10):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
+
+
+def _read(fd: int) -> Lease:
+    raw = os.pread(fd, 4096, 0)
+    try:
+        return Lease(**json.loads(raw))
+    except (ValueError, TypeError):
+        return Lease("unknown (lease text is being written)", 0, "?", "?")

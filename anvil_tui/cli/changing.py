@@ -1,0 +1,168 @@
+"""Headless verbs that change the box: plan first, then the same operation process as the console starts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, replace
+
+from anvil_tui.cli.launch import follow, spawn, view_of
+from anvil_tui.cli.operate import EXIT
+from anvil_tui.cli.wiring import box_of
+from anvil_tui.core.errors import NotFound, Refused
+from anvil_tui.core.facts import Facts
+from anvil_tui.core.journal import OperationView
+from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.service.box import Box
+from anvil_tui.service.operation import Mode, prepare
+from anvil_tui.service.planning import gather, plan
+
+
+def change(args: argparse.Namespace) -> int:
+    """Print the plan and stop, or run it with --yes or --plan HASH."""
+    if args.read_only:
+        raise Refused("--read-only: nothing is changed")
+    box = box_of(args)
+    try:
+        return _change(args, box)
+    finally:
+        box.gpus.close()
+
+
+def _change(args: argparse.Namespace, box: Box) -> int:
+    facts = gather(box)
+    made = plan(box, _intent(args, facts), facts)
+    if made.refusals or not (args.yes or args.plan):
+        _show(args, made)
+        if made.refusals:
+            return 3
+        print(f"nothing was done; run it with --plan {made.hash} (or --yes)", file=sys.stderr)
+        return 0
+    if args.plan and args.plan != made.hash:
+        _show(args, made)
+        raise Refused(f"plan {args.plan} no longer holds: the facts moved; this is plan {made.hash}")
+    operation = prepare(box, made)
+    print(f"operation {operation}: {made.title}", file=sys.stderr)
+    return _follow(args, box, operation, "start")
+
+
+def _intent(args: argparse.Namespace, facts: Facts) -> Intent:
+    serve = facts.serve_named(args.serve).container_id if getattr(args, "serve", "") else ""
+    return Intent(
+        verb=args.verb,
+        recipe=getattr(args, "recipe", ""),
+        container_id=serve,
+        role=getattr(args, "role", ""),
+        suite=getattr(args, "suite", ""),
+        timeout_s=getattr(args, "timeout", None),
+        sever=getattr(args, "sever", False),
+        reason=args.reason,
+    )
+
+
+def _show(args: argparse.Namespace, made: Plan) -> None:
+    if args.json:
+        print(json.dumps(made.to_json(), default=str))
+        return
+    print("\n".join(plan_lines(made)))
+
+
+def plan_lines(made: Plan) -> list[str]:
+    """The plan as text; the dialog of the console shows the same facts."""
+    lines = [f"plan {made.hash}  {made.title}"]
+    rows = (
+        ("interrupts", made.interrupts), ("outage", made.outage), ("memory", made.memory),
+        ("rollback", made.rollback), ("on failure", made.on_failure),
+    )  # fmt: skip
+    lines += [f"  {name:11}{text}" for name, text in rows if text]
+    lines += [f"  {n:2}. {s.name:15} {s.title}" for n, s in enumerate(made.steps, 1)]
+    lines += [f"  back {s.name.removeprefix('undo:'):15} {s.title}" for s in made.undo_steps]
+    lines += [f"  warning: {w}" for w in made.warnings]
+    lines += [f"  REFUSED: {r}" for r in made.refusals]
+    return lines
+
+
+def _follow(args: argparse.Namespace, box: Box, operation: str, mode: Mode) -> int:
+    process = spawn(box, operation, mode)
+    view = follow(box, operation, process, lambda text: print(text, file=sys.stderr, flush=True))
+    if view is None or view.outcome is None:
+        log = f"{box.directory}/state/operations/{operation}/process.log"
+        code = process.returncode if process.returncode in (2, 3, 4) else 5
+        print(
+            f"operation {operation} did not end (exit {process.returncode}; see {log}): "
+            f"`anvil-tui operations resume {operation}` or `undo`",
+            file=sys.stderr,
+        )
+        return code
+    if args.json:
+        print(json.dumps(asdict(view), default=str))
+    else:
+        print(f"{view.outcome}: {view.target}" + (f" — {view.why}" if view.why else ""))
+        for left in view.residue:
+            print(f"left: {left}")
+    return 3 if view.why.startswith("refused before step 1") else EXIT[view.outcome]
+
+
+def operations(args: argparse.Namespace) -> int:
+    box = box_of(args)
+    try:
+        if args.action == "list":
+            return _list(args, box)
+        view = view_of(box, args.operation)
+        if view is None:
+            raise NotFound(f"no operation {args.operation!r}; `anvil-tui operations list`")
+        if args.action == "show":
+            return _show_operation(args, box, view)
+        if args.read_only:
+            raise Refused("--read-only: nothing is changed")
+        if args.action == "cancel":
+            box.operations.ask_cancel(view.id, args.reason)
+            print(f"{view.id}: asked to stop; it goes back before its decision, and finishes after it")
+            return 0
+        return _recover(args, box, view)
+    finally:
+        box.gpus.close()
+
+
+def _list(args: argparse.Namespace, box: Box) -> int:
+    views = [_live(box, v) for v in box.operations.views()]
+    if args.json:
+        print(json.dumps([asdict(v) | {"state": v.state} for v in views], default=str))
+        return 0
+    for v in views:
+        print(f"{v.id}  {v.state:12} {v.target}" + (f" — {v.why}" if v.why else ""))
+    return 0
+
+
+def _show_operation(args: argparse.Namespace, box: Box, view: OperationView) -> int:
+    view = _live(box, view)
+    if args.json:
+        print(json.dumps(asdict(view) | {"state": view.state}, default=str))
+        return 0
+    print(f"{view.id}  {view.state}  {view.target}")
+    for s in (*view.steps, *view.undo_steps):
+        print(f"  {s.state:8} {s.name:18} {s.title}" + (f" — {s.note}" if s.note else ""))
+    for g in view.gates:
+        print(f"  gate {g.verdict:10} {g.id} {g.done}/{g.of} {g.reason}")
+    for text in (view.why, view.torn, *view.residue):
+        if text:
+            print(f"  {text}")
+    return 0
+
+
+def _recover(args: argparse.Namespace, box: Box, view: OperationView) -> int:
+    if view.outcome:
+        raise Refused(f"operation {view.id} has ended ({view.outcome}); a new one is a new plan")
+    if args.action == "undo" and view.decision == "forward":
+        raise Refused(
+            f"operation {view.id} decided forward: only finishing is safe (`operations resume {view.id}`); "
+            "`rollback` afterwards returns to the former serve"
+        )
+    mode: Mode = "resume" if args.action == "resume" else "undo"
+    return _follow(args, box, view.id, mode)
+
+
+def _live(box: Box, view: OperationView) -> OperationView:
+    holder = box.lease.holder()
+    return replace(view, alive=bool(holder and holder.operation == view.id))

@@ -1,0 +1,62 @@
+"""The console's seam to the box: readers through probes, deeds through operation processes."""
+
+from __future__ import annotations
+
+import argparse
+
+from anvil_tui.cli.launch import spawn, start
+from anvil_tui.cli.wiring import box_of, open_probes
+from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.service.box import Box
+from anvil_tui.service.planning import plan
+from anvil_tui.service.probes import Probes
+
+
+class Deeds:
+    """What the console may ask for. Not made at all in read-only mode."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+
+    def plan(self, intent: Intent) -> Plan:
+        return plan(self._box, intent)
+
+    def start(self, made: Plan) -> str:
+        return start(self._box, made)
+
+    def resume(self, operation: str) -> None:
+        spawn(self._box, operation, "resume")
+
+    def undo(self, operation: str) -> None:
+        spawn(self._box, operation, "undo")
+
+    def cancel(self, operation: str, reason: str) -> None:
+        self._box.operations.ask_cancel(operation, reason)
+
+
+class Service:
+    """One box for one console: `store` publishes the World; `deeds` is None in read-only mode."""
+
+    def __init__(self, box: Box, probes: Probes, deeds: Deeds | None) -> None:
+        self.store, self._box, self._probes, self.deeds = probes.store, box, probes, deeds
+
+    def begin(self) -> None:
+        self._probes.start()
+
+    def follow(self, container_id: str | None) -> None:
+        self._probes.follow(container_id)
+
+    def end(self) -> None:
+        self._probes.stop()
+        self._box.gpus.close()
+
+
+def open_console(args: argparse.Namespace) -> int:
+    box = box_of(args)
+    service = Service(box, open_probes(box, read_only=args.read_only), None if args.read_only else Deeds(box))
+    from anvil_tui.ui.app import run
+
+    try:
+        return run(service, ascii_only=args.ascii)
+    finally:
+        service.end()

@@ -1,0 +1,138 @@
+"""`anvil-tui`: the console without arguments, or one headless verb. Data on stdout, narration on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from anvil_tui import __version__
+from anvil_tui.core.errors import AnvilError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 undone, 2 usage or bad file, 3 refused, 4 unreachable, 5 a person must act."""
+    args = _parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except AnvilError as why:
+        print(f"anvil-tui: {why}", file=sys.stderr)
+        return why.exit_code
+    except KeyboardInterrupt:
+        print("anvil-tui: interrupted; a running operation goes on: `anvil-tui operations list`", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def _lazy(module: str, name: str) -> Command:
+    """Import a command only when it is asked for: `status` must not pay for the console."""
+
+    def run(args: argparse.Namespace) -> int:
+        import importlib
+
+        command: Command = getattr(importlib.import_module(f"anvil_tui.cli.{module}"), name)
+        return command(args)
+
+    return run
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="anvil-tui", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument("--workspace", type=Path, metavar="DIR", help="where anvil.toml is (default: here)")
+    parser.add_argument("--read-only", action="store_true", help="make no control object; nothing can be changed")
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII only")
+    parser.set_defaults(run=_lazy("console", "open_console"), json=False)
+    verbs = parser.add_subparsers(metavar="VERB", title="headless verbs")
+    _add_reading(verbs)
+    _add_changing(verbs)
+    _add_operations(verbs)
+    _add_setup(verbs)
+    return parser
+
+
+Verbs = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _verb(verbs: Verbs, name: str, text: str, module: str, function: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
+    made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)  # type: ignore[attr-defined]
+    made.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    made.set_defaults(run=_lazy(module, function))
+    return made
+
+
+def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    _verb(verbs, "status", "what is true on the box now", "reading", "status")
+    _verb(verbs, "paths", "which files and sockets are used", "reading", "paths")
+    _verb(verbs, "doctor", "what is missing, and what to do about it", "reading", "doctor")
+    recipes = _verb(verbs, "recipes", "recipes of the workspace", "reading", "recipes")
+    recipes.add_argument("action", choices=("list", "show", "check", "diff"), nargs="?", default="list")
+    recipes.add_argument("recipe", nargs="*")
+
+
+def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        made = _verb(verbs, name, text, "changing", "change")
+        made.add_argument("--plan", metavar="HASH", help="run exactly this plan")
+        made.add_argument("--yes", action="store_true", help="run the plan without asking")
+        made.add_argument("--reason", default="", help="kept in the journal")
+        made.set_defaults(verb=name)
+        return made
+
+    load = add("load", "start a recipe beside what runs")
+    load.add_argument("recipe")
+    load.add_argument("--role", default="")
+    add("unload", "stop a serve (its container is kept), or remove a stopped one").add_argument("serve")
+    qualify = add("qualify", "run a suite of gates on a serve")
+    qualify.add_argument("serve")
+    qualify.add_argument("--suite", default="")
+    add("quiesce", "hold new requests to a role").add_argument("role")
+    drain = add("drain", "hold new requests and wait for the running ones")
+    drain.add_argument("role")
+    _drain_options(drain)
+    add("readmit", "let requests through again").add_argument("role")
+    promote = add("promote", "make a recipe the role's serve")
+    promote.add_argument("recipe")
+    promote.add_argument("--role", default="")
+    promote.add_argument("--suite", default="")
+    _drain_options(promote)
+    rollback = add("rollback", "return to the exact retained serve")
+    rollback.add_argument("--role", default="")
+    _drain_options(rollback)
+
+
+def _drain_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--timeout", type=int, metavar="S", help="drain deadline in seconds")
+    verb.add_argument("--sever", action="store_true", help="cut what is left at the deadline")
+
+
+def _add_operations(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    made = _verb(verbs, "operations", "list, show, resume, undo or cancel operations", "changing", "operations")
+    made.add_argument("action", choices=("list", "show", "resume", "undo", "cancel"), nargs="?", default="list")
+    made.add_argument("operation", nargs="?", default="")
+    made.add_argument("--reason", default="")
+
+
+def _add_setup(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    init = _verb(verbs, "init", "write a new workspace", "setup", "init")
+    init.add_argument("directory", type=Path)
+    gateway = _verb(
+        verbs, "gateway", "install the gateway's configuration, or run HAProxy with it", "setup", "gateway"
+    )
+    gateway.add_argument("action", choices=("install", "run"))
+    demo = _verb(verbs, "demo", "the console on a simulated box", "demo", "demo")
+    demo.add_argument("--dir", type=Path, help="keep the demo's workspace here")
+    demo.add_argument("--serve", action="store_true", help="run the box without the console until SIGTERM")
+    demo.add_argument("--scale", type=float, default=0.05, help="seconds of wall time for one second of load")
+    demo.add_argument("--seed", type=int, default=1)
+    _verb(verbs, "gpu-reader", "print GPU readings as JSON lines", "setup", "gpu_reader").add_argument(
+        "--interval", type=float, default=1.0
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

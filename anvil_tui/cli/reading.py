@@ -1,0 +1,185 @@
+"""Headless verbs that only read: status, recipes, paths, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from anvil_tui.cli.wiring import box_of, open_probes
+from anvil_tui.core.errors import AnvilError, BadFile, NotFound
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.status import status_json, status_lines
+from anvil_tui.core.world import RecipeFile
+from anvil_tui.service.box import Box
+
+
+def status(args: argparse.Namespace) -> int:
+    """What every source says now. 0 even when something is unwell: the answer is the data."""
+    box = box_of(args)
+    try:
+        probes = open_probes(box, read_only=True)
+        probes.once()
+        world = probes.store.world
+    finally:
+        box.gpus.close()
+    print(json.dumps(status_json(world), default=str) if args.json else "\n".join(status_lines(world)))
+    return 0
+
+
+def recipes(args: argparse.Namespace) -> int:
+    box = box_of(args)
+    files = box.recipes()
+    names = args.recipe or sorted(Path(f.path).stem for f in files)
+    if args.action == "list":
+        return _list(args, files)
+    if args.action == "check":
+        return _check(args, box, files, names)
+    if args.action == "diff":
+        return _diff(args, files)
+    for name in args.recipe or names:
+        recipe = _one(files, name)
+        print(recipe.model_dump_json(by_alias=True, indent=2))
+    return 0
+
+
+def _one(files: tuple[RecipeFile, ...], name: str) -> Recipe:
+    for f in files:
+        if Path(f.path).stem == name:
+            if f.recipe is None:
+                raise BadFile(f.path, f.error)
+            return f.recipe
+    raise NotFound(f"no recipe {name!r} (have: {', '.join(sorted(Path(f.path).stem for f in files))})")
+
+
+def _list(args: argparse.Namespace, files: tuple[RecipeFile, ...]) -> int:
+    rows = [_row(f) for f in files]
+    if args.json:
+        print(json.dumps(rows))
+        return 0
+    for r in rows:
+        if "error" in r:
+            print(f"{r['id']:52} ERROR {r['error'].splitlines()[0]}")
+        else:
+            print(f"{r['id']:52} {r['decision']:18} {r['engine']:9} ctx {r['context']:>9,} C{r['concurrency']:<3} "
+                  f"{'exclusive' if r['exclusive'] else 'shared':9} {r['licence']}")  # fmt: skip
+    return 0
+
+
+def _row(f: RecipeFile) -> dict[str, Any]:
+    if f.recipe is None:
+        return {"id": Path(f.path).stem, "error": f.error}
+    r = f.recipe
+    return {
+        "id": r.id, "decision": str(r.decision.status) if r.decision else "undecided", "engine": str(r.engine),
+        "context": r.envelope.context_tokens, "concurrency": r.envelope.concurrency, "exclusive": r.exclusive,
+        "licence": r.licence.boundary, "loadable": r.loadable, "digest": r.digest(), "served_name": r.served_name,
+    }  # fmt: skip
+
+
+def _check(args: argparse.Namespace, box: Box, files: tuple[RecipeFile, ...], names: list[str]) -> int:
+    bad = [f for f in files if f.recipe is None and Path(f.path).stem in names]
+    bad_suites = [s for s in box.suites() if s.suite is None]
+    for name in names:
+        if not any(Path(f.path).stem == name for f in bad):
+            _one(files, name)
+    if args.json:
+        print(
+            json.dumps(
+                {"recipes": {f.path: f.error for f in bad}, "suites": {s.path: s.error for s in bad_suites}}
+            )
+        )
+    else:
+        for text in (*(f.error for f in bad), *(s.error for s in bad_suites)):
+            print(text)
+        print(f"{len(names) - len(bad)} of {len(names)} recipes good, {len(bad_suites)} bad suites")
+    return 2 if bad or bad_suites else 0
+
+
+def _diff(args: argparse.Namespace, files: tuple[RecipeFile, ...]) -> int:
+    if len(args.recipe) != 2:
+        raise NotFound("recipes diff needs two recipe ids")
+    left, right = (_flat(_one(files, n).model_dump(mode="json", by_alias=True)) for n in args.recipe)
+    keys = [k for k in sorted({*left, *right}) if left.get(k) != right.get(k)]
+    if args.json:
+        print(json.dumps({k: [left.get(k), right.get(k)] for k in keys}))
+        return 0
+    for k in keys:
+        print(f"{k}\n  - {left.get(k, '(absent)')}\n  + {right.get(k, '(absent)')}")
+    return 0
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {k2: v2 for k, v in value.items() for k2, v2 in _flat(v, f"{prefix}.{k}" if prefix else k).items()}
+    return {prefix: value}
+
+
+def paths(args: argparse.Namespace) -> int:
+    box = box_of(args)
+    state = Path(box.directory) / "state"
+    rows = {
+        "workspace": str(Path(box.directory) / "anvil.toml"), "recipes": str(Path(box.directory) / "recipes"),
+        "gates": str(Path(box.directory) / "gates"), "record": str(state / "box.json"),
+        "lease": str(state / "lease"), "operations": str(state / "operations"),
+        "gateway": str(Path(box.directory) / box.workspace.gateway.dir), "clients": box.gateway_url(),
+        "docker": box.workspace.containers.url,
+    }  # fmt: skip
+    print(json.dumps(rows) if args.json else "\n".join(f"{k:11} {v}" for k, v in rows.items()))
+    return 0
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Ask every part once; 0 when all answer, 4 when one does not. Prints no secret."""
+    box = box_of(args)
+    try:
+        rows = [_asked(name, ask) for name, ask in _questions(box)]
+    finally:
+        box.gpus.close()
+    if args.json:
+        print(json.dumps([{"part": n, "ok": ok, "says": text} for n, ok, text in rows]))
+    else:
+        for name, ok, text in rows:
+            print(f"{'ok  ' if ok else 'FAIL'} {name:9} {text}")
+    return 0 if all(ok for _, ok, _ in rows) else 4
+
+
+def _questions(box: Box) -> list[tuple[str, Callable[[], str]]]:
+    from anvil_tui.service.planning import first_reading
+
+    def gpus() -> str:
+        reading = first_reading(box)
+        if not reading.ok or reading.value is None:
+            if not box.workspace.gpus.roles:
+                return f"none readable ({reading.reason}); anvil.toml names no GPU roles"
+            raise NotFound(reading.reason)
+        return f"{len(reading.value.gpus)} GPUs, driver {reading.value.driver or 'n/a'}"
+
+    def files() -> str:
+        bad = [f.error for f in box.recipes() if f.recipe is None] + [
+            s.error for s in box.suites() if s.suite is None
+        ]
+        if bad:
+            raise NotFound("; ".join(b.splitlines()[0] for b in bad))
+        return f"{len(box.recipes())} recipes and {len(box.suites())} suites are good"
+
+    return [
+        ("files", files),
+        ("docker", lambda: f"{box.workspace.containers.url}: {len(box.containers.list())} containers"),
+        ("gateway", lambda: f"{box.gateway_url()}: {len(box.gateway.snapshot().aliases)} aliases"),
+        ("gpus", gpus),
+        (
+            "secrets",
+            lambda: f"client key resolves: {bool(box.client_key()) and box.workspace.gateway.client_keys[0]}",
+        ),
+        ("record", lambda: f"generation {box.store.read().generation}, {len(box.store.read().serves)} serves"),
+    ]
+
+
+def _asked(name: str, ask: Callable[[], str]) -> tuple[str, bool, str]:
+    try:
+        return name, True, ask()
+    except AnvilError as why:
+        return name, False, str(why)

@@ -1,0 +1,115 @@
+"""The composition root: the one place that names concrete adapters."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from anvil_tui.adapters.box_file import BoxFile
+from anvil_tui.adapters.clock import SystemClock
+from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
+from anvil_tui.adapters.engine_http import HttpEngineReader
+from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
+from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
+from anvil_tui.adapters.host import PsutilHost
+from anvil_tui.adapters.journal_file import OperationFolders
+from anvil_tui.adapters.lease import FileLease
+from anvil_tui.adapters.openai_client import OpenAIClient
+from anvil_tui.adapters.secrets import resolve
+from anvil_tui.adapters.toml_files import load_recipes, load_suites, load_workspace
+from anvil_tui.core.errors import AnvilError, BadFile
+from anvil_tui.core.redact import redact
+from anvil_tui.core.workspace import Workspace
+from anvil_tui.core.world import World
+from anvil_tui.service.box import Box, Controls
+from anvil_tui.service.gates.conductor import Conductor
+from anvil_tui.service.probes import Probes, Sources
+from anvil_tui.service.store import Store
+
+
+def workspace_dir(args: argparse.Namespace) -> Path:
+    """--workspace, else ANVIL_TUI_WORKSPACE, else the current directory; it must hold anvil.toml."""
+    chosen = args.workspace or Path(os.environ.get("ANVIL_TUI_WORKSPACE") or ".")
+    directory: Path = chosen.expanduser().resolve()
+    if not (directory / "anvil.toml").exists():
+        raise BadFile(
+            str(directory / "anvil.toml"),
+            "does not exist: give --workspace DIR, or make one with `anvil-tui init DIR`",
+        )
+    return directory
+
+
+def box_of(args: argparse.Namespace) -> Box:
+    return open_box(workspace_dir(args))
+
+
+def gpu_argv(workspace: Workspace) -> tuple[str, ...]:
+    """The reader anvil.toml names, else our own NVML reader as a child."""
+    return workspace.gpus.reader or nvml_argv(workspace.gpus.interval_s, workspace.gpus.library_dir)
+
+
+def open_box(directory: Path) -> Box:
+    """Every reader of the box at `directory`. Makes no control object."""
+    workspace, state, clock = load_workspace(directory), directory / "state", SystemClock()
+    keys = client_keys(workspace, directory)
+    hide: Callable[[str], str] = lambda text: redact(text, known(keys))  # noqa: E731
+    containers = DockerReader(workspace.containers.url, workspace.containers.timeout_s)
+    engines, chat = HttpEngineReader(clock), OpenAIClient(clock.monotonic_s)
+    gpus = ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock)
+    return Box(
+        directory=str(directory),
+        workspace=workspace,
+        clock=clock,
+        containers=containers,
+        engines=engines,
+        gateway=HaproxyReader(directory, workspace.gateway, workspace.roles),
+        gpus=gpus,
+        host=PsutilHost(directory, clock),
+        chat=chat,
+        conductor=Conductor(chat, engines, containers, gpus, clock),
+        store=BoxFile(state),
+        operations=OperationFolders(state / "operations", hide),
+        lease=FileLease(state / "lease"),
+        recipes=lambda: load_recipes(directory / "recipes"),
+        suites=lambda: load_suites(directory / "gates"),
+        client_key=lambda: keys()[0],
+        mount_source=lambda source: mount_source(directory, source),
+    )
+
+
+def open_probes(box: Box, *, read_only: bool) -> Probes:
+    """The probes and the store of a console or of one `status`."""
+    store = Store(World(box.workspace, read_only), box.clock)
+    return Probes(store, Sources.of(box), box.clock)
+
+
+def open_controls(box: Box) -> Controls:
+    """What may change the box. Called by the operation process, and never in read-only mode."""
+    directory, workspace = Path(box.directory), box.workspace
+    keys = client_keys(workspace, directory)()
+    return Controls(
+        containers=DockerControl(workspace.containers.url, workspace.containers.timeout_s),
+        gateway=HaproxyControl(directory, workspace.gateway, workspace.roles, keys),
+    )
+
+
+def client_keys(workspace: Workspace, directory: Path) -> Callable[[], tuple[str, ...]]:
+    """Resolved at each use: reading the box needs no credential, and a rotated one is taken up."""
+    return lambda: tuple(resolve(ref, directory) for ref in workspace.gateway.client_keys)
+
+
+def known(keys: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    """The secrets to hide. One that cannot be resolved cannot have been read, so it cannot leak."""
+    try:
+        return keys()
+    except AnvilError:
+        return ()
+
+
+def mount_source(directory: Path, source: str) -> str:
+    """A named volume stays a name; a path is absolute, relative ones are under the workspace."""
+    if "/" not in source and not source.startswith("."):
+        return source
+    return str((directory / source).resolve()) if not source.startswith("/") else source

@@ -1,0 +1,305 @@
+"""A plan while it is being written: steps, the way back, refusals, and the facts they rest on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anvil_tui.core.box import GpuSnapshot
+from anvil_tui.core.errors import Refused
+from anvil_tui.core.facts import Facts, alias_text
+from anvil_tui.core.gates import Suite
+from anvil_tui.core.gpus import resolve_gpus
+from anvil_tui.core.plan import Intent, Plan, Step
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.vram import fit, free_mib, gpus_free
+from anvil_tui.core.workspace import Role
+from anvil_tui.core.world import ServeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The serve that a plan starts. `kept` is the existing container, None = the operation creates one."""
+
+    recipe: Recipe
+    role: Role
+    slot: str
+    port: int
+    kept: ServeRecord | None
+    running: bool
+
+    @property
+    def ref(self) -> dict[str, Any]:
+        """How steps name its container: by full id, or as the one this operation made."""
+        return {"container": self.kept.container_id} if self.kept else {"created": True}
+
+    @property
+    def serve_args(self) -> dict[str, Any]:
+        return {
+            **self.ref,
+            "recipe": self.recipe.id,
+            "digest": self.recipe.digest(),
+            "role": self.role.name,
+            "slot": self.slot,
+            "port": self.port,
+        }
+
+
+@dataclass(slots=True)
+class Draft:
+    """Collects one plan. Undo steps are kept in the order in which they run."""
+
+    intent: Intent
+    facts: Facts
+    unrunnable: Callable[[Suite, Recipe], Mapping[str, str]]
+    title: str = ""
+    interrupts: str = ""
+    outage: str = ""
+    rollback: str = ""
+    on_failure: str = ""
+    memory: str = ""
+    confirm_word: str = ""
+    steps: list[Step] = field(default_factory=list)
+    undo: list[Step] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    gate_rows: list[Mapping[str, Any]] = field(default_factory=list)
+    rests_on: dict[str, Any] = field(default_factory=dict)
+
+    # what the plan rests on
+
+    def target(
+        self,
+        *,
+        role: str = "",
+        recipe: Recipe | None = None,
+        serve: ServeRecord | None = None,
+        suite: Suite | None = None,
+    ) -> None:
+        """Freeze the named things into the facts that the hash covers."""
+        if role:
+            found = self.facts.role(role)
+            self.rests_on["role"] = role
+            self.rests_on["aliases"] = self.facts.aliases(found)
+            self.rests_on["incumbent"] = self._container_facts(self.facts.incumbent(found))
+            self.rests_on["ladder"] = list(self.ladder(found))
+        if recipe:
+            self.rests_on["recipe"] = {"id": recipe.id, "digest": recipe.digest()}
+        if serve:
+            self.rests_on["serve"] = self._container_facts(serve)
+        if suite:
+            self.rests_on["suite"] = suite.model_dump(mode="json", by_alias=True)
+
+    def _container_facts(self, serve: ServeRecord | None) -> dict[str, Any] | None:
+        if serve is None:
+            return None
+        seen = self.facts.container(serve)
+        state = {"status": seen.status, "image": seen.image_id, "started": seen.started_at} if seen else None
+        return {"id": serve.container_id, "slot": serve.slot, "seen": state}
+
+    def ladder(self, role: Role) -> tuple[str, ...]:
+        held = self.facts.record.roles.get(role.name)
+        return held.rollback if held else ()
+
+    def exact(self, serve: ServeRecord) -> Recipe:
+        recipe = self.facts.exact_recipe(serve)
+        if recipe is None:
+            raise Refused(
+                f"the recipe that made {serve.recipe_id} ({serve.recipe_digest[:12]}) is not known any more: "
+                f"restore recipes/{serve.recipe_id}.toml to that content"
+            )
+        return recipe
+
+    def refuse(self, why: str) -> None:
+        if why not in self.refusals:
+            self.refusals.append(why)
+
+    @property
+    def severs(self) -> bool:
+        return self.intent.sever or self.facts.workspace.policies.on_drain_timeout == "sever"
+
+    # rules about room
+
+    def gpu_uuids(self, recipe: Recipe) -> tuple[str, ...]:
+        if not recipe.gpus.select:
+            return ()
+        snapshot = self.facts.gpus.value if self.facts.gpus.ok else None
+        if snapshot is None:
+            self.refuse(f"GPUs cannot be read ({self.facts.gpus.reason}): whether {recipe.id} fits is unknown")
+            return ()
+        try:
+            return resolve_gpus(recipe.gpus.select, self.facts.workspace.gpus.roles, snapshot)
+        except Refused as why:
+            self.refuse(str(why))
+            return ()
+
+    def needs_room(self, recipe: Recipe, leaving: Iterable[ServeRecord | None]) -> None:
+        """Refuse what cannot start once the serves in `leaving` are gone."""
+        uuids = set(self.gpu_uuids(recipe))
+        gone = {s.container_id for s in leaving if s}
+        for c in self.facts.containers.values():
+            if not c.running or c.id in gone or c.gpus.effective == "none":
+                continue
+            ours = c.id in self.facts.record.serves
+            clash = c.gpus.effective == "all" or c.gpus.effective == "unknown" or uuids & set(c.gpus.uuids)
+            if uuids and clash and (not ours or recipe.exclusive):
+                self.refuse(f"container {c.name} ({c.id[:12]}) was given GPUs {recipe.id} needs ({c.gpus.via})")
+        snapshot = self.facts.gpus.value
+        if not uuids or snapshot is None:
+            return
+        wanted = tuple(sorted(uuids))
+        self.memory = memory_text(snapshot, wanted)
+        if not gone:
+            for why in gpus_free(snapshot, wanted, 0) if recipe.exclusive else ():
+                self.refuse(why)
+            for why in fit(self.facts.gpus, wanted, recipe.gpus.need_free_mib).reasons:
+                self.refuse(why)
+
+    # steps
+
+    def step(self, name: str, deed: str, title: str, deadline_s: float, **args: Any) -> None:
+        self.steps.append(Step(name, deed, title, deadline_s, args))
+
+    def undo_step(self, name: str, deed: str, title: str, deadline_s: float, **args: Any) -> None:
+        self.undo.append(Step(f"undo:{name}", deed, title, deadline_s, args))
+
+    def candidate(self, recipe: Recipe, role: Role, kept: ServeRecord | None, taken_slot: str) -> Candidate:
+        """Where the recipe will run: in its kept container's slot, else in a slot that is not `taken_slot`."""
+        if not recipe.loadable:
+            self.refuse(f"{recipe.id} cannot be loaded: {recipe.not_loadable_because}")
+        if kept:
+            return Candidate(recipe, role, kept.slot, kept.port, kept, self.facts.running(kept))
+        busy = {s.slot for s in self.facts.running_serves()} | {taken_slot}
+        free = next((s for s in role.slots if s.name not in busy), None)
+        if free is None:
+            self.refuse(f"no free slot in role {role.name}: {', '.join(s.name for s in role.slots)} are in use")
+            free = role.slots[0]
+        return Candidate(recipe, role, free.name, free.port, None, running=False)
+
+    def prepare(self, c: Candidate) -> None:
+        """Everything that can fail without touching what serves: image, container."""
+        if c.kept:
+            return
+        if self.facts.images.get(c.recipe.image.ref) is None:
+            self.step("pull", "pull", "pull the pinned image", 3600, ref=c.recipe.image.ref)
+        uuids = list(self.gpu_uuids(c.recipe))
+        self.step("create", "create", f"create the container in slot {c.slot}", 120, **c.serve_args, gpus=uuids)
+
+    def start(self, c: Candidate) -> None:
+        launch = c.recipe.launch
+        self.step("start", "start", "start the container", 120, **c.ref, port=c.port)
+        self.step("ready", "ready", "wait: process, HTTP, exact identity, a real completion",
+                  launch.start_deadline_s, **c.serve_args)  # fmt: skip
+
+    def ready(self, serve: ServeRecord, name: str) -> None:
+        recipe = self.exact(serve)
+        args = {
+            "container": serve.container_id, "recipe": recipe.id, "digest": serve.recipe_digest,
+            "role": serve.role, "slot": serve.slot, "port": serve.port,
+        }  # fmt: skip
+        title = "wait: process, HTTP, exact identity, a real completion"
+        if name.startswith("undo:"):
+            self.undo.append(Step(name, "ready", title, recipe.launch.start_deadline_s, args))
+        else:
+            self.step(name, "ready", title, recipe.launch.start_deadline_s, **args)
+
+    def hold(self, role: Role) -> None:
+        if set(self.facts.aliases(role).values()) != {"hold"}:
+            self.point(role, "hold", "hold", f"hold {alias_text(role.aliases)} at the gateway")
+
+    def point(self, role: Role, target: str, name: str, title: str) -> None:
+        self.step(name, "point", title, 30, targets=dict.fromkeys(role.aliases, target))
+
+    def drain(self, serve: ServeRecord, name: str = "drain") -> None:
+        limit = self.intent.timeout_s or self.facts.workspace.policies.drain_timeout_s
+        then = "then what is left is cut" if self.severs else "then everything is put back"
+        self.step(name, "drain", f"wait until {serve.slot} has nothing in flight; after {limit} s {then}",
+                  limit + 30, slot=serve.slot, timeout_s=limit, sever=self.severs)  # fmt: skip
+
+    def stop(self, serve: ServeRecord, name: str) -> None:
+        grace = self.exact(serve).launch.stop_grace_s
+        self.step(name, "stop", f"stop {serve.recipe_id} ({serve.container_id[:12]}), keep its container",
+                  grace + 60, container=serve.container_id, grace_s=grace)  # fmt: skip
+
+    def free(self, serve: ServeRecord | None, need: Recipe | None = None, undo: str = "") -> None:
+        """Prove that the GPUs of what stopped (or of what starts next) are free."""
+        recipe = need or (self.exact(serve) if serve else None)
+        uuids = self.gpu_uuids(recipe) if recipe else ()
+        if not uuids or recipe is None:
+            return
+        limit = self.facts.workspace.policies.gpu_release_timeout_s
+        args = {"gpus": list(uuids), "need_free_mib": recipe.gpus.need_free_mib}
+        title = "prove that the GPUs are free"
+        if undo:
+            self.undo_step(undo, "free", title, limit, **args)
+        else:
+            self.step("free", "free", title, limit, **args)
+
+    def gates(self, suite: Suite, judged: Recipe, /, **ref: Any) -> None:
+        for gate, why in self.unrunnable(suite, judged).items():
+            self.refuse(f"suite {suite.id}, gate {gate} cannot be run: {why}")
+        self.gate_rows = [{"id": g.id, "kind": g.kind, "of": g.repeat} for g in suite.gates]
+        limit = sum(g.timeout_s * g.repeat for g in suite.gates)
+        self.step("gates", "gates", f"run suite {suite.id}: {len(suite.gates)} gates", limit,
+                  **ref, suite=suite.id)  # fmt: skip
+
+    def decide(self, why: str) -> None:
+        self.step("decide", "decide", "decide forward", 10, why=why)
+
+    def verify(self, role: Role, serve: ServeRecord | Candidate, name: str = "verify") -> None:
+        recipe = serve.recipe if isinstance(serve, Candidate) else self.exact(serve)
+        args = {
+            "aliases": list(role.aliases), "slot": serve.slot, "recipe": recipe.id,
+            "digest": recipe.digest(), "requests": self.facts.workspace.policies.verify_requests,
+        }  # fmt: skip
+        title = "verify through the gateway: exact identity, real completions"
+        if name.startswith("undo:"):
+            self.undo.append(Step(name, "verify", title, 120, args))
+        else:
+            self.step(name, "verify", title, 120, **args)
+
+    def record_serve(self, c: Candidate) -> None:
+        self.step("record", "record", "record the serve", 30, serve=c.serve_args)
+
+    def record_role(
+        self, role: Role, *, incumbent: str | dict[str, Any], ladder: Iterable[str], **more: Any
+    ) -> None:
+        self.step("record", "record", f"record who holds {role.name}", 30, role=role.name,
+                  incumbent=incumbent, ladder=list(ladder), **more)  # fmt: skip
+
+    # the way back
+
+    def undo_aliases(self, role: Role) -> None:
+        before = self.facts.aliases(role)
+        where = ", ".join(sorted(set(before.values())))
+        self.undo_step("aliases", "point", f"aliases back to {where}", 30, targets=before)
+
+    def undo_candidate(self, c: Candidate, keep: bool = False) -> None:
+        """Stop what this operation started; remove it if this operation also made it."""
+        if c.running:
+            return
+        grace = c.recipe.launch.stop_grace_s
+        self.undo_step("stop-candidate", "stop", f"stop the candidate {c.recipe.id}, keep its log", grace + 60,
+                       **c.ref, grace_s=grace, absent_ok=True)  # fmt: skip
+        self.free(None, c.recipe, undo="free")
+        if not c.kept and not keep:
+            self.undo_step("remove", "remove", "remove the candidate's container", 60, created=True)
+
+    def plan(self) -> Plan:
+        word = re.split(r"[/-]", self.confirm_word)[-1] if self.confirm_word else ""
+        facts = {"generation": self.facts.record.generation, **self.rests_on}
+        return Plan(
+            self.intent, self.title, tuple(self.steps), tuple(self.undo), facts, self.interrupts, self.outage,
+            self.rollback, self.on_failure, self.memory, word, tuple(self.refusals), tuple(self.warnings),
+            tuple(self.gate_rows),
+        )  # fmt: skip
+
+
+def memory_text(snapshot: GpuSnapshot, uuids: tuple[str, ...]) -> str:
+    """Free memory of the named GPUs now, n/a where the driver cannot tell."""
+    rows = (g for g in snapshot.gpus if g.uuid in uuids)
+    return "; ".join(
+        f"GPU {g.index}: {'n/a' if (mib := free_mib(g)) is None else f'{mib:,} MiB'} free now" for g in rows
+    )

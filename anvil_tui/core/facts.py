@@ -1,0 +1,118 @@
+"""What a plan rests on, gathered once from every source, and the questions that plans ask of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from anvil_tui.core.box import Container, Gateway, GpuSnapshot
+from anvil_tui.core.errors import NotFound, Refused
+from anvil_tui.core.gates import Suite
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.workspace import Role, Slot, Workspace
+from anvil_tui.core.world import BoxRecord, ServeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`stored` holds, by digest, the exact recipes that made the recorded serves."""
+
+    workspace: Workspace
+    record: BoxRecord
+    recipes: Mapping[str, Recipe]
+    containers: Mapping[str, Container]
+    gateway: Gateway
+    images: Mapping[str, str | None] = field(default_factory=dict)
+    recipe_errors: Mapping[str, str] = field(default_factory=dict)
+    suites: Mapping[str, Suite] = field(default_factory=dict)
+    suite_errors: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, Recipe] = field(default_factory=dict)
+    gpus: Reading[GpuSnapshot] = Reading.unknown("not read", "nvml")
+    unfinished: str = ""
+
+    def recipe(self, recipe_id: str) -> Recipe:
+        if recipe_id in self.recipes:
+            return self.recipes[recipe_id]
+        if recipe_id in self.recipe_errors:
+            raise Refused(f"recipe {recipe_id} cannot be used: {self.recipe_errors[recipe_id]}")
+        raise NotFound(f"no recipe {recipe_id!r} in recipes/ (have: {', '.join(sorted(self.recipes)) or 'none'})")
+
+    def suite(self, suite_id: str) -> Suite:
+        if suite_id in self.suites:
+            return self.suites[suite_id]
+        why = self.suite_errors.get(suite_id, f"have: {', '.join(sorted(self.suites)) or 'none'}")
+        raise NotFound(f"no usable suite {suite_id!r} in gates/: {why}")
+
+    def role(self, name: str) -> Role:
+        roles = self.workspace.roles
+        if not name and len(roles) == 1:
+            return roles[0]
+        found = self.workspace.role(name)
+        if found is None:
+            names = ", ".join(r.name for r in roles)
+            raise NotFound(f"no role {name!r} in anvil.toml (have: {names})" if name else f"which role? {names}")
+        return found
+
+    def exact_recipe(self, record: ServeRecord) -> Recipe | None:
+        """The recipe as it was when the serve was made, wherever it is still known."""
+        if record.recipe_digest in self.stored:
+            return self.stored[record.recipe_digest]
+        now = self.recipes.get(record.recipe_id)
+        return now if now and now.digest() == record.recipe_digest else None
+
+    def container(self, record: ServeRecord | None) -> Container | None:
+        return self.containers.get(record.container_id) if record else None
+
+    def running(self, record: ServeRecord | None) -> bool:
+        found = self.container(record)
+        return bool(found and found.running)
+
+    def incumbent(self, role: Role) -> ServeRecord | None:
+        return self.record.serve_in(role.name)
+
+    def made_from(self, recipe: Recipe, role: Role) -> ServeRecord | None:
+        """A kept container made from exactly this recipe in this role, running ones first."""
+        digest = recipe.digest()
+        mine = [
+            s for s in self.record.serves.values()
+            if s.recipe_digest == digest and s.role == role.name and s.container_id in self.containers
+        ]  # fmt: skip
+        return max(mine, key=self.running, default=None)
+
+    def running_serves(self) -> list[ServeRecord]:
+        return [s for s in self.record.serves.values() if self.running(s)]
+
+    def free_slot(self, role: Role) -> Slot | None:
+        """A slot of the role that no running serve of ours occupies."""
+        taken = {s.slot for s in self.running_serves()}
+        return next((s for s in role.slots if s.name not in taken), None)
+
+    def aliases(self, role: Role) -> dict[str, str]:
+        """Where the role's aliases point now; an alias the gateway does not know is `none`."""
+        return {a: self.gateway.aliases.get(a, "none") for a in role.aliases}
+
+    def serve_named(self, text: str) -> ServeRecord:
+        """By recipe id, served name, or container id prefix of at least 6 digits; one match or an error."""
+        serves = list(self.record.serves.values())
+        by_name = [s for s in serves if text in (s.recipe_id, s.served_name)]
+        by_id = [s for s in serves if re.fullmatch(r"[0-9a-f]{6,64}", text) and s.container_id.startswith(text)]
+        found = _prefer_running(by_name, self) or by_id
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            have = ", ".join(sorted(f"{s.recipe_id} ({s.container_id[:12]})" for s in serves)) or "none"
+            raise NotFound(f"no serve {text!r} (have: {have})")
+        raise Refused(
+            f"{text!r} means several serves: {', '.join(s.container_id[:12] for s in found)}; name one by id"
+        )
+
+
+def _prefer_running(serves: list[ServeRecord], facts: Facts) -> list[ServeRecord]:
+    up = [s for s in serves if facts.running(s)]
+    return up or serves
+
+
+def alias_text(aliases: Iterable[str]) -> str:
+    return ", ".join(aliases)

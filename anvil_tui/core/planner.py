@@ -1,0 +1,187 @@
+"""Plans: an intent and the facts become ordered steps, with the way back beside them.
+
+Pure and deterministic: the same intent over the same facts gives the same hash. What forbids a plan is
+collected in `refusals`, so that a preview shows every reason at once and fails where the real run would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from anvil_tui.core.draft import Draft
+from anvil_tui.core.facts import Facts, alias_text
+from anvil_tui.core.gates import Suite
+from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.switch import plan_promote, plan_rollback
+
+Unrunnable = Callable[[Suite, Recipe], Mapping[str, str]]
+
+
+def make_plan(intent: Intent, facts: Facts, unrunnable: Unrunnable) -> Plan:
+    """The plan for one intent. NotFound or Refused when the target itself cannot be named."""
+    draft = Draft(intent, facts, unrunnable)
+    if facts.unfinished:
+        draft.refuse(
+            f"operation {facts.unfinished} is not finished: "
+            f"`anvil-tui operations resume {facts.unfinished}` or `undo` it first"
+        )
+    if not facts.gateway.file_equal:
+        draft.refuse("the gateway's alias file and its running map differ: run `anvil-tui gateway install`")
+    _PLANS[intent.verb](draft)
+    return draft.plan()
+
+
+def _load(d: Draft) -> None:
+    recipe, role = d.facts.recipe(d.intent.recipe), d.facts.role(d.intent.role)
+    d.title = f"load {recipe.id} for {role.name}"
+    d.target(role=role.name, recipe=recipe)
+    kept = d.facts.made_from(recipe, role)
+    if kept and d.facts.running(kept):
+        d.refuse(f"{recipe.id} is already loaded: container {kept.container_id[:12]} in slot {kept.slot}")
+    for other in d.facts.running_serves():
+        if recipe.exclusive or other.exclusive:
+            holder = recipe.id if recipe.exclusive else other.recipe_id
+            d.refuse(
+                f"{other.recipe_id} is running and {holder} needs the whole box: `promote {recipe.id}` stops "
+                f"the one and starts the other under held traffic, or `unload {other.recipe_id}` first"
+            )
+    d.needs_room(recipe, leaving=())
+    candidate = d.candidate(recipe, role, kept, taken_slot="")
+    d.prepare(candidate)
+    d.start(candidate)
+    d.decide("the serve is ready")
+    d.record_serve(candidate)
+    d.undo_candidate(candidate)
+    d.interrupts = "nothing: no alias moves"
+    d.outage = "none"
+    d.rollback = "unload stops it; its container is removed if the load fails"
+    d.on_failure = "the container's log is kept with the operation, then it is stopped and removed"
+
+
+def _unload(d: Draft) -> None:
+    serve = d.facts.record.serves[d.intent.container_id]
+    role = d.facts.role(serve.role)
+    d.title = f"unload {serve.recipe_id} ({serve.container_id[:12]})"
+    d.target(role=role.name, serve=serve)
+    live = any(target == serve.slot for target in d.facts.aliases(role).values()) and d.facts.running(serve)
+    d.on_failure = "undone: aliases back, the serve keeps serving"
+    if not d.facts.running(serve):
+        return _remove_kept(d)
+    if live:
+        d.hold(role)
+        d.drain(serve)
+        d.confirm_word = serve.served_name
+        d.interrupts = f"{alias_text(role.aliases)}: 503 with Retry-After from then on; nothing else serves them"
+        d.outage = "until something is promoted to the role"
+    else:
+        d.interrupts, d.outage = "nothing: no alias points at it", "none"
+    d.undo_aliases(role)
+    d.decide("nothing is in flight" if live else "no alias points at it")
+    if live:
+        d.point(role, "none", "close-aliases", "answer 503: nothing serves this role")
+    d.stop(serve, "stop")
+    d.free(serve)
+    if live:
+        d.record_role(role, incumbent="", ladder=(serve.container_id, *d.ladder(role)))
+    d.rollback = f"the container is kept: `load {serve.recipe_id}` or `rollback` starts it again"
+
+
+def _remove_kept(d: Draft) -> None:
+    serve = d.facts.record.serves[d.intent.container_id]
+    for name, held in d.facts.record.roles.items():
+        if serve.container_id in (held.incumbent, *held.rollback):
+            d.refuse(f"{serve.recipe_id} ({serve.container_id[:12]}) is the way back of role {name}: it is kept")
+    d.title = f"remove the stopped container of {serve.recipe_id} ({serve.container_id[:12]})"
+    d.decide("it is stopped and nothing refers to it")
+    d.step("remove", "remove", "remove the container", 60, container=serve.container_id)
+    d.step("record", "record", "forget the serve", 30, forget=serve.container_id)
+    d.interrupts, d.outage, d.rollback = (
+        "nothing: it is stopped",
+        "none",
+        "none: this container is gone afterwards",
+    )
+
+
+def _qualify(d: Draft) -> None:
+    serve = d.facts.record.serves[d.intent.container_id]
+    recipe = d.exact(serve)
+    suite = d.facts.suite(d.intent.suite or recipe.suite)
+    d.title = f"qualify {serve.recipe_id} ({serve.container_id[:12]}) with suite {suite.id}"
+    d.target(role=serve.role, serve=serve, suite=suite)
+    if not d.facts.running(serve):
+        d.refuse(f"{serve.recipe_id} is not running: `load {serve.recipe_id}` first")
+    d.gates(suite, recipe, container=serve.container_id)
+    d.decide("every gate passed")
+    d.step("record", "record", "record the qualification", 30, qualified=serve.container_id, suite=suite.id)
+    d.interrupts = "nothing; requests of the gates share the engine with whatever it serves"
+    d.outage, d.rollback = "none", "not needed: nothing is changed but the record"
+    d.on_failure = "the verdict is recorded with its observations; the serve keeps running"
+
+
+def _quiesce(d: Draft) -> None:
+    role = d.facts.role(d.intent.role)
+    d.title = f"quiesce {role.name}"
+    d.target(role=role.name, serve=d.facts.incumbent(role))
+    if set(d.facts.aliases(role).values()) == {"hold"}:
+        d.refuse(f"{role.name} is already quiesced")
+    d.decide("quiesce is one reversible switch")
+    d.hold(role)
+    d.interrupts = f"new requests to {alias_text(role.aliases)} are held; running ones go on"
+    d.outage = (
+        f"until readmit; a request is held {d.facts.workspace.gateway.hold_max_s} s, then 503 with Retry-After"
+    )
+    d.rollback = f"`readmit {role.name}`"
+    d.on_failure = "halted with the aliases as they are"
+
+
+def _drain(d: Draft) -> None:
+    role = d.facts.role(d.intent.role)
+    serve = d.facts.incumbent(role)
+    d.title = f"drain {role.name}"
+    d.target(role=role.name, serve=serve)
+    if serve is None:
+        return d.refuse(f"nothing serves {role.name}")
+    d.hold(role)
+    d.drain(serve)
+    d.undo_aliases(role)
+    d.decide("nothing is in flight")
+    d.confirm_word = serve.served_name
+    d.interrupts = (
+        f"new requests to {alias_text(role.aliases)} are held; running ones may finish until the deadline"
+    )
+    d.outage = "until readmit"
+    d.rollback = f"`readmit {role.name}`"
+    d.on_failure = "time-out: " + ("what is left is cut" if d.severs else "readmitted, nothing is harmed")
+
+
+def _readmit(d: Draft) -> None:
+    role = d.facts.role(d.intent.role)
+    serve = d.facts.incumbent(role)
+    d.title = f"readmit {role.name}"
+    d.target(role=role.name, serve=serve)
+    if serve is None:
+        return d.refuse(f"nothing to readmit: {role.name} has no incumbent; promote a recipe")
+    if set(d.facts.aliases(role).values()) == {serve.slot}:
+        d.refuse(f"{role.name} is admitted already")
+    if not d.facts.running(serve):
+        d.refuse(f"the incumbent {serve.recipe_id} is not running: promote a recipe or roll back")
+    d.ready(serve, "ready")
+    d.undo_aliases(role)
+    d.decide("the incumbent proved its identity and answered")
+    d.point(role, serve.slot, "flip", f"aliases back to {serve.slot}")
+    d.verify(role, serve)
+    d.interrupts, d.outage = "nothing; held requests go on", "none"
+    d.rollback, d.on_failure = f"`quiesce {role.name}`", "the aliases stay held"
+
+
+_PLANS: Mapping[str, Callable[[Draft], None]] = {
+    "load": _load,
+    "unload": _unload,
+    "qualify": _qualify,
+    "quiesce": _quiesce,
+    "drain": _drain,
+    "readmit": _readmit,
+    "promote": plan_promote,
+    "rollback": plan_rollback,
+}

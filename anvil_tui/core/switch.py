@@ -1,0 +1,161 @@
+"""Promote and rollback: one machine, the roles exchanged.
+
+On a full box the incumbent stops before the candidate starts, with requests held at the gateway; with room
+for both, the candidate starts first and the aliases move in one transaction while nobody waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anvil_tui.core.draft import Candidate, Draft
+from anvil_tui.core.facts import alias_text
+from anvil_tui.core.gates import Suite
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.workspace import Role
+from anvil_tui.core.world import ServeRecord
+
+
+def plan_promote(d: Draft) -> None:
+    recipe, role = d.facts.recipe(d.intent.recipe), d.facts.role(d.intent.role)
+    old = d.facts.incumbent(role)
+    suite = d.facts.suite(d.intent.suite or role.promotion_suite)
+    kept = d.facts.made_from(recipe, role)
+    if kept and old and kept.container_id == old.container_id:
+        if d.facts.running(kept):
+            d.refuse(f"{recipe.id} is what serves {role.name} now")
+        kept = None
+    d.title = f"promote {recipe.id} to {role.name}"
+    d.target(role=role.name, recipe=recipe, serve=kept, suite=suite)
+    _rollback_exists(d, old)
+    candidate = d.candidate(recipe, role, kept, taken_slot=old.slot if old else "")
+    if candidate.running and kept and d.facts.workspace.policies.require_qualified and not kept.qualified_by:
+        d.refuse(f"{recipe.id} is loaded but not qualified: `qualify {recipe.id} --suite {suite.id}` first")
+    ladder = d.ladder(role)
+    after = (old.container_id, *(x for x in ladder if x != old.container_id)) if old else ladder
+    _switch(d, role, old, candidate, suite, [x for x in after if not kept or x != kept.container_id])
+
+
+def plan_rollback(d: Draft) -> None:
+    role = d.facts.role(d.intent.role)
+    old, ladder = d.facts.incumbent(role), d.ladder(role)
+    d.title = f"roll back {role.name}"
+    if not ladder:
+        d.target(role=role.name)
+        return d.refuse(f"{role.name} has no rollback: nothing was promoted over an earlier serve")
+    back = d.facts.record.serves[ladder[0]]
+    recipe = d.exact(back)
+    suite = d.facts.suite(d.intent.suite or back.qualified_suite or recipe.suite)
+    d.title = f"roll back {role.name} to {back.recipe_id} ({back.container_id[:12]})"
+    d.target(role=role.name, serve=back, suite=suite)
+    seen = d.facts.container(back)
+    if seen is None:
+        d.refuse(f"the retained container {back.container_id[:12]} of {back.recipe_id} does not exist any more")
+    elif seen.image_id != back.image_id:
+        d.refuse(f"container {back.container_id[:12]} runs image {seen.image_id[:19]}, not {back.image_id[:19]}")
+    candidate = Candidate(recipe, role, back.slot, back.port, back, d.facts.running(back))
+    _switch(d, role, old, candidate, suite, ladder[1:])
+
+
+def _rollback_exists(d: Draft, old: ServeRecord | None) -> None:
+    """The incumbent will be the way back: refuse if it could not be started again."""
+    if old is None:
+        return d.warnings.append("nothing serves this role: there is no way back but `unload`")
+    seen = d.facts.container(old)
+    if seen is None:
+        d.refuse(f"the incumbent's container {old.container_id[:12]} does not exist: there would be no way back")
+    elif seen.restart_policy not in ("", "no", "unless-stopped"):
+        d.refuse(
+            f"container {seen.name} has restart policy {seen.restart_policy}: it would resurrect after a stop"
+        )
+    elif seen.image_id != old.image_id:
+        d.refuse(
+            f"the incumbent runs image {seen.image_id[:19]}, recorded is {old.image_id[:19]}: someone replaced it"
+        )
+
+
+def _must_stop_first(d: Draft, old: ServeRecord | None, c: Candidate) -> bool:
+    if old is None or not d.facts.running(old) or c.running:
+        return False
+    shared = set(d.gpu_uuids(c.recipe)) & set(d.gpu_uuids(d.exact(old)))
+    return c.recipe.exclusive or old.exclusive or old.slot == c.slot or bool(shared)
+
+
+def _switch(
+    d: Draft, role: Role, old: ServeRecord | None, c: Candidate, suite: Suite, ladder: Iterable[str]
+) -> None:
+    full = _must_stop_first(d, old, c)
+    _others_in_the_way(d, old, c)
+    if not c.running:
+        d.needs_room(c.recipe, leaving=(old,) if full else ())
+    d.prepare(c)
+    if full and old:
+        _leave_first(d, role, old, c.recipe)
+    if not c.running:
+        d.start(c)
+    d.gates(suite, c.recipe, **c.serve_args)
+    d.decide(f"suite {suite.id} passed")
+    d.point(role, c.slot, "flip", f"{alias_text(role.aliases)} to {c.slot}, in one transaction")
+    d.verify(role, c)
+    d.record_role(role, incumbent=c.ref, ladder=ladder, serve=c.serve_args, suite=suite.id)
+    if not full and old and d.facts.running(old) and not (c.kept and c.kept.container_id == old.container_id):
+        _retire(d, old)
+    _way_back(d, role, old, c, full)
+    _describe(d, role, old, c, full)
+
+
+def _others_in_the_way(d: Draft, old: ServeRecord | None, c: Candidate) -> None:
+    """Running serves that are neither the incumbent nor the candidate, where one of them needs the whole box."""
+    for other in d.facts.running_serves():
+        if other == c.kept or other == old:
+            continue
+        if c.recipe.exclusive or other.exclusive or other.slot == c.slot:
+            d.refuse(f"{other.recipe_id} is running in slot {other.slot}: `unload {other.recipe_id}` first")
+
+
+def _leave_first(d: Draft, role: Role, old: ServeRecord, need: Recipe) -> None:
+    d.hold(role)
+    d.drain(old)
+    d.stop(old, "stop-incumbent")
+    d.free(old, need)
+
+
+def _retire(d: Draft, old: ServeRecord) -> None:
+    """After the flip the former incumbent finishes what it has, then stops; it is never cut."""
+    limit = d.intent.timeout_s or d.facts.workspace.policies.drain_timeout_s
+    grace = d.exact(old).launch.stop_grace_s
+    d.step("retire", "retire", f"let {old.recipe_id} finish, then stop it, keep its container", limit + grace + 60,
+           slot=old.slot, container=old.container_id, timeout_s=limit, grace_s=grace)  # fmt: skip
+
+
+def _way_back(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full: bool) -> None:
+    if full and old:
+        d.undo_step("way-back", "way-back", f"prove that {old.recipe_id} can start again", 30,
+                    container=old.container_id, candidate=c.serve_args)  # fmt: skip
+    d.undo_candidate(c, keep=True)
+    if full and old:
+        d.undo_step("start-incumbent", "start", f"start {old.recipe_id} ({old.container_id[:12]}) again", 120,
+                    container=old.container_id, port=old.port)  # fmt: skip
+        d.ready(old, "undo:ready")
+    d.undo_aliases(role)
+    if old and set(d.facts.aliases(role).values()) == {old.slot} and d.facts.running(old):
+        d.verify(role, old, "undo:verify")
+    if not c.kept:
+        d.undo_step("remove", "remove", "remove the candidate's container", 60, created=True)
+
+
+def _describe(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full: bool) -> None:
+    aliases, hold = alias_text(role.aliases), d.facts.workspace.gateway.hold_max_s
+    d.confirm_word = c.recipe.served_name
+    if full and old:
+        d.interrupts = f"{aliases}: requests are held from `hold` to `flip`, at most {hold} s each, then 503"
+        d.outage = f"drain, stop, load of {c.recipe.id} and its gates: no engine runs between stop and ready"
+        d.rollback = f"{old.recipe_id}, container {old.container_id[:12]}, kept"
+        d.on_failure = (
+            f"before the decision: {old.recipe_id} is started again, judged ready, and gets the aliases back"
+        )
+    else:
+        d.interrupts = f"nothing: {aliases} move in one transaction after the gates"
+        d.outage = "none"
+        d.rollback = f"{old.recipe_id}, container {old.container_id[:12]}, kept" if old else "none yet"
+        d.on_failure = "before the decision: the aliases stay where they are"

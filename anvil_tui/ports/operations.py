@@ -1,0 +1,51 @@
+"""What an operation needs to remember and to be alone: journal, box record, exact recipes, lease."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from anvil_tui.core.journal import OperationView, Record, RecordKind
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.world import BoxRecord, Lease
+
+
+class Journal(Protocol):
+    """The record of one operation. `append` returns after fsync."""
+
+    def append(self, kind: RecordKind, step: str = "", /, **data: Any) -> Record: ...
+    def records(self) -> tuple[Record, ...]: ...
+
+
+class BoxStore(Protocol):
+    """`state/box.json` and the recipes, by digest, that made its serves."""
+
+    def read(self) -> BoxRecord: ...
+    def write(self, record: BoxRecord) -> None: ...
+    def keep_recipe(self, recipe: Recipe) -> None: ...
+    def kept_recipes(self) -> Mapping[str, Recipe]: ...
+
+
+class OperationStore(Protocol):
+    """`state/operations/`: one folder an operation."""
+
+    def create(self, operation: str, plan: Mapping[str, Any]) -> None: ...
+    def plan(self, operation: str) -> Mapping[str, Any]: ...
+    def journal(self, operation: str) -> Journal: ...
+    def views(self) -> tuple[OperationView, ...]: ...
+    def save(self, operation: str, name: str, text: str) -> str:
+        """Keep a text (a log, an inspect) with the operation, redacted; returns the text as it was kept."""
+
+    def ask_cancel(self, operation: str, reason: str) -> None: ...
+    def cancel_asked(self, operation: str) -> str | None: ...
+
+
+class WriteRight(Protocol):
+    """The box's lease: a kernel lock that dies with its holder."""
+
+    def take(self, operation: str) -> None:
+        """Refused, naming the holder, when somebody alive has it."""
+
+    def release(self) -> None: ...
+    def holder(self) -> Lease | None:
+        """Who holds it now; None when nobody does."""

@@ -1,0 +1,61 @@
+"""One box as the service sees it: readers always, controls only when a command may change things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anvil_tui.core.gates import SuiteFile
+from anvil_tui.core.workspace import Workspace
+from anvil_tui.core.world import RecipeFile
+from anvil_tui.ports import (
+    ChatClient,
+    Clock,
+    ContainerControl,
+    ContainerReader,
+    EngineReader,
+    GatewayControl,
+    GatewayReader,
+    GpuReader,
+    HostReader,
+)
+from anvil_tui.ports.operations import BoxStore, OperationStore, WriteRight
+from anvil_tui.service.gates.conductor import Conductor
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Everything that can be read. `mounts` resolves a recipe's mount source to an absolute path or volume."""
+
+    directory: str
+    workspace: Workspace
+    clock: Clock
+    containers: ContainerReader
+    engines: EngineReader
+    gateway: GatewayReader
+    gpus: GpuReader
+    host: HostReader
+    chat: ChatClient
+    conductor: Conductor
+    store: BoxStore
+    operations: OperationStore
+    lease: WriteRight
+    recipes: Callable[[], tuple[RecipeFile, ...]]
+    suites: Callable[[], tuple[SuiteFile, ...]]
+    client_key: Callable[[], str]
+    mount_source: Callable[[str], str]
+
+    def gateway_url(self, path: str = "") -> str:
+        return f"http://{self.workspace.gateway.bind}{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What can change the box. Never made in read-only mode."""
+
+    containers: ContainerControl
+    gateway: GatewayControl
+
+
+def engine_url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"

@@ -1,0 +1,242 @@
+"""What steps do to containers and records. Each deed can look, so a repeat changes nothing.
+
+`look` returns what was read back when the world already is as the step wants it, else None; `act` makes it
+so. A step is done only when `look` says so after `act`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anvil_tui.core.box import Container
+from anvil_tui.core.errors import AnvilError, EffectFailed
+from anvil_tui.core.plan import Step
+from anvil_tui.core.vram import gpus_free
+from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
+from anvil_tui.ports import ContainerSpec
+from anvil_tui.service.run import DIGEST_LABEL, OP_LABEL, RECIPE_LABEL, Run
+
+Seen = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    look: Callable[[Run, Step], Seen | None]
+    act: Callable[[Run, Step], None]
+
+
+# pull
+
+
+def image_here(run: Run, step: Step) -> Seen | None:
+    found = run.box.containers.image_id(step.args["ref"])
+    return {"image": found} if found else None
+
+
+def pull(run: Run, step: Step) -> None:
+    run.controls.containers.pull(step.args["ref"], lambda text: run.note(step, text))
+
+
+# create, start, stop, remove
+
+
+def created(run: Run, step: Step) -> Seen | None:
+    found = run.container({"created": True})
+    return {"container": found.id, "image": found.image_id} if found else None
+
+
+def create(run: Run, step: Step) -> None:
+    recipe, launch = run.recipe(step.args), run.recipe(step.args).launch
+    mounts = tuple((run.box.mount_source(m.source), m.target, m.read_only) for m in launch.mounts)
+    run.controls.containers.create(
+        ContainerSpec(
+            name=f"anvil-{recipe.id}-{run.operation.split('-')[0][4:].lower()}",
+            image_ref=recipe.image.ref,
+            argv=recipe.filled_argv(step.args["port"]),
+            entrypoint=launch.entrypoint,
+            env=launch.env,
+            mounts=mounts,
+            labels={
+                OP_LABEL: run.operation,
+                RECIPE_LABEL: recipe.id,
+                DIGEST_LABEL: recipe.digest(),
+                "anvil.generation": str(run.generation),
+            },
+            gpu_uuids=tuple(step.args["gpus"]),
+            shm_mib=launch.shm_mib,
+            ipc=launch.ipc,
+            memory_limit_mib=launch.memory_limit_mib,
+            cpus=launch.cpus,
+            stop_grace_s=launch.stop_grace_s,
+        )
+    )
+
+
+def started(run: Run, step: Step) -> Seen | None:
+    found = run.container(step.args)
+    return {"container": found.id, "started": found.started_at} if found and found.running else None
+
+
+def start(run: Run, step: Step) -> None:
+    run.controls.containers.start(run.need_container(step.args).id)
+
+
+def stopped(run: Run, step: Step) -> Seen | None:
+    found = run.container(step.args)
+    if found is None:
+        return {"container": "absent"} if step.args.get("absent_ok") else None
+    return (
+        None if found.running else {"container": found.id, "exit_code": found.exit_code, "oom": found.oom_killed}
+    )
+
+
+def stop(run: Run, step: Step) -> None:
+    found = run.need_container(step.args)
+    keep_log(run, found)
+    run.controls.containers.stop(found.id, step.args["grace_s"])
+
+
+def removed(run: Run, step: Step) -> Seen | None:
+    return {"container": "absent"} if run.container(step.args) is None else None
+
+
+def remove(run: Run, step: Step) -> None:
+    found = run.need_container(step.args)
+    keep_log(run, found)
+    run.controls.containers.remove(found.id)
+
+
+def keep_log(run: Run, container: Container) -> None:
+    """The log is evidence of why something is taken down; a log that cannot be read is said, not fatal."""
+    try:
+        lines = run.box.containers.logs(container.id, tail=5000)
+    except AnvilError as why:
+        run.journal.append("note", text=f"log of {container.id[:12]} not kept: {why}")
+        return
+    run.box.operations.save(run.operation, f"{container.id[:12]}.log", "\n".join(line.text for line in lines))
+
+
+# GPUs
+
+
+def freed(run: Run, step: Step) -> Seen | None:
+    reading = run.box.gpus.read()
+    if not reading.ok or reading.value is None or held_by(run, step):
+        return None
+    free = {g.uuid: g.free_bytes for g in reading.value.gpus if g.uuid in step.args["gpus"]}
+    return {"free_bytes": free}
+
+
+def held_by(run: Run, step: Step) -> str | None:
+    reading = run.box.gpus.read()
+    if not reading.ok or reading.value is None:
+        return f"GPUs cannot be read: {reading.reason}"
+    why = gpus_free(reading.value, tuple(step.args["gpus"]), step.args["need_free_mib"])
+    return "; ".join(why) or None
+
+
+def wait_free(run: Run, step: Step) -> None:
+    """Free three times in a row: memory comes back late and in parts."""
+    streak = 0
+
+    def ask() -> str | None:
+        nonlocal streak
+        why = held_by(run, step)
+        streak = 0 if why else streak + 1
+        return why or (None if streak >= 3 else "free; reading again")
+
+    run.wait(step, ask, pause_s=run.box.workspace.gpus.interval_s)
+
+
+# the box record
+
+
+def recorded(run: Run, step: Step) -> Seen | None:
+    now = run.box.store.read()
+    return {"generation": now.generation} if applied(run, step, now) == now else None
+
+
+def record(run: Run, step: Step) -> None:
+    run.box.store.write(applied(run, step, run.box.store.read()))
+
+
+def applied(run: Run, step: Step, now: BoxRecord) -> BoxRecord:
+    """The record as the step wants it; applying twice changes nothing."""
+    args, serves, roles = step.args, dict(now.serves), dict(now.roles)
+    if "serve" in args:
+        made = serve_record(run, args["serve"], serves, args.get("suite", ""))
+        serves[made.container_id] = made
+    if "qualified" in args:
+        serves[args["qualified"]] = qualified(run, serves[args["qualified"]], args["suite"])
+    if "forget" in args:
+        serves.pop(args["forget"], None)
+    if "role" in args:
+        holder = args["incumbent"]
+        incumbent = run.need_container(holder).id if isinstance(holder, Mapping) else holder
+        roles[args["role"]] = RoleRecord(args["role"], incumbent, tuple(args["ladder"]))
+    return replace(now, serves=serves, roles=roles)
+
+
+def serve_record(run: Run, args: Mapping[str, Any], have: Mapping[str, ServeRecord], suite: str) -> ServeRecord:
+    container, recipe = run.need_container(args), run.recipe(args)
+    old = have.get(container.id)
+    fresh = old or ServeRecord(
+        container_id=container.id,
+        recipe_id=recipe.id,
+        recipe_digest=args["digest"],
+        image_id=container.image_id,
+        role=args["role"],
+        slot=args["slot"],
+        port=args["port"],
+        served_name=recipe.served_name,
+        made_by=container.labels.get(OP_LABEL, run.operation),
+        exclusive=recipe.exclusive,
+    )
+    return qualified(run, fresh, suite) if suite else fresh
+
+
+def qualified(run: Run, serve: ServeRecord, suite: str) -> ServeRecord:
+    return replace(serve, qualified_by=run.operation, qualified_at=run.begun_at, qualified_suite=suite)
+
+
+# decide
+
+
+def decided(run: Run, step: Step) -> Seen | None:
+    ways = [r.data["way"] for r in run.journal.records() if r.kind == "decide"]
+    return {"way": "forward"} if ways and ways[-1] == "forward" else None
+
+
+def decide(run: Run, step: Step) -> None:
+    run.journal.append("decide", way="forward", why=step.args["why"])
+
+
+# the way back
+
+
+def startable(run: Run, step: Step) -> Seen | None:
+    """The incumbent can start again: its container exists and its image is here."""
+    found = run.container(step.args)
+    return {"container": found.id} if found and found.status not in ("dead", "removing") else None
+
+
+def no_way_back(run: Run, step: Step) -> None:
+    raise EffectFailed(
+        f"container {step.args['container'][:12]} does not exist any more, so nothing else is stopped; "
+        "what serves now goes on"
+    )
+
+
+DEEDS: dict[str, Deed] = {
+    "pull": Deed(image_here, pull),
+    "create": Deed(created, create),
+    "start": Deed(started, start),
+    "stop": Deed(stopped, stop),
+    "remove": Deed(removed, remove),
+    "free": Deed(freed, wait_free),
+    "record": Deed(recorded, record),
+    "decide": Deed(decided, decide),
+    "way-back": Deed(startable, no_way_back),
+}

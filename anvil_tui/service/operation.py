@@ -1,0 +1,118 @@
+"""One operation from plan to end, under the box's lease: console, command line and recovery all come here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from anvil_tui.core.errors import Refused
+from anvil_tui.core.journal import Outcome, Record
+from anvil_tui.core.plan import Plan
+from anvil_tui.ports.operations import Journal
+from anvil_tui.service.box import Box, Controls
+from anvil_tui.service.executor import Executor
+from anvil_tui.service.planning import gather, plan
+from anvil_tui.service.run import Run
+
+Mode = Literal["start", "resume", "undo"]
+
+WHY = {"resume": "its process ended before the decision", "undo": "asked by the operator"}
+
+
+def prepare(box: Box, made: Plan) -> str:
+    """Freeze a plan in a folder of its own; returns the operation id, which sorts by time."""
+    if made.refusals:
+        raise Refused("; ".join(made.refusals))
+    now = box.clock.utc()
+    operation = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}-{made.intent.verb}-{secrets.token_hex(2)}"
+    box.operations.create(operation, made.to_json())
+    return operation
+
+
+def operate(
+    box: Box,
+    controls: Controls,
+    operation: str,
+    mode: Mode = "start",
+    *,
+    pid: int,
+    interrupted: Callable[[], str | None],
+    checkpoint: Callable[[str], None],
+) -> Outcome:
+    """Run, resume or undo one operation to its end. Refused when the lease is held or there is nothing to do.
+
+    `interrupted` says why to stop (None = go on); `checkpoint` is told every point between two effects.
+    """
+    box.lease.take(operation)
+    try:
+        stored = Plan.from_json(box.operations.plan(operation))
+        journal = box.operations.journal(operation)
+        begun = next((r for r in journal.records() if r.kind == "begin"), None)
+        if begun is None and mode != "start":
+            return _never_began(journal, operation, stored)
+        if begun is None:
+            refused = _moved(box, operation, stored)
+            if refused:
+                return _refuse(journal, operation, stored, refused)
+            begun = _begin(box, journal, operation, stored, pid)
+        elif mode == "start" or any(r.kind == "end" for r in journal.records()):
+            raise Refused(f"operation {operation} was started before; a new one is a new plan")
+        else:
+            journal.append("note", text=f"{mode} by process {pid}", pid=pid)
+        run = Run(
+            operation, begun.data["generation"], begun.at, stored, box, controls, journal, checkpoint, interrupted
+        )
+        executor = Executor(run)
+        if mode == "start":
+            return executor.forward()
+        return executor.recover(WHY[mode])
+    finally:
+        box.lease.release()
+
+
+def _moved(box: Box, operation: str, stored: Plan) -> str:
+    """Why the plan no longer holds ("" = it does): made again under the lease, it must be the same."""
+    fresh = plan(box, stored.intent, gather(box, ignore=operation))
+    if fresh.refusals:
+        return "; ".join(fresh.refusals)
+    if fresh.hash == stored.hash:
+        return ""
+    moved = [k for k in {*fresh.facts, *stored.facts} if fresh.facts.get(k) != stored.facts.get(k)]
+    return f"the facts moved since the plan was made ({', '.join(sorted(moved)) or 'steps'}): plan again"
+
+
+def _begin(box: Box, journal: Journal, operation: str, made: Plan, pid: int) -> Record:
+    record = box.store.read()
+    box.store.write(replace(record, generation=record.generation + 1))
+    digests = {str(s.args["digest"]) for s in made.steps if "digest" in s.args}
+    for file in box.recipes():
+        if file.recipe and file.recipe.digest() in digests:
+            box.store.keep_recipe(file.recipe)
+    return journal.append("begin", **_begin_data(operation, made), generation=record.generation + 1, pid=pid)
+
+
+def _begin_data(operation: str, made: Plan) -> dict[str, Any]:
+    return {
+        "op": operation,
+        "kind": made.intent.verb,
+        "target": made.title,
+        "role": made.facts.get("role", ""),
+        "plan_hash": made.hash,
+        "reason": made.intent.reason,
+        "steps": [{"name": s.name, "title": s.title, "deadline_s": s.deadline_s} for s in made.steps],
+        "gates": list(made.gates),
+    }
+
+
+def _refuse(journal: Journal, operation: str, made: Plan, why: str) -> Outcome:
+    journal.append("begin", **_begin_data(operation, made), generation=0)
+    journal.append("end", outcome="undone", why=f"refused before step 1: {why}", residue=[], refused=True)
+    return "undone"
+
+
+def _never_began(journal: Journal, operation: str, made: Plan) -> Outcome:
+    journal.append("begin", **_begin_data(operation, made), generation=0)
+    journal.append("end", outcome="undone", why="its process ended before step 1: nothing was done", residue=[])
+    return "undone"

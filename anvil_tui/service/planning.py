@@ -1,0 +1,75 @@
+"""Facts gathered from every source, and the plan made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anvil_tui.core.box import GpuSnapshot
+from anvil_tui.core.facts import Facts
+from anvil_tui.core.gates import Suite
+from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.planner import make_plan
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.service.box import Box, engine_url
+from anvil_tui.service.gates.session import GateTarget
+
+
+def gather(box: Box, *, ignore: str = "") -> Facts:
+    """Read everything a plan rests on. Unreachable names the source that did not answer.
+
+    `ignore` is the operation that asks: its own unfinished journal is no obstacle to itself.
+    """
+    files, suites = box.recipes(), box.suites()
+    record = box.store.read()
+    recipes = {f.recipe.id: f.recipe for f in files if f.recipe}
+    gpus = first_reading(box) if box.workspace.gpus.roles else box.gpus.read()
+    open_ones = [o.id for o in box.operations.views() if o.started_at and not o.outcome and o.id != ignore]
+    return Facts(
+        workspace=box.workspace,
+        record=record,
+        recipes=recipes,
+        recipe_errors={_stem(f.path): f.error for f in files if not f.recipe},
+        suites={s.suite.id: s.suite for s in suites if s.suite},
+        suite_errors={s.id: s.error for s in suites if not s.suite},
+        stored=box.store.kept_recipes(),
+        containers={c.id: c for c in box.containers.list()},
+        images={r.image.ref: box.containers.image_id(r.image.ref) for r in recipes.values() if r.loadable},
+        gateway=box.gateway.snapshot(),
+        gpus=gpus,
+        unfinished=open_ones[-1] if open_ones else "",
+    )
+
+
+def first_reading(box: Box) -> Reading[GpuSnapshot]:
+    """The GPU reader starts with its first question; its first line may take the reader's own deadline."""
+    until = box.clock.monotonic_s() + box.workspace.gpus.deadline_s + 5
+    while (reading := box.gpus.read()).state == "unknown" and box.clock.monotonic_s() < until:
+        box.clock.sleep(0.05)
+    return reading
+
+
+def _stem(path: str) -> str:
+    return path.rsplit("/", 1)[-1].removesuffix(".toml")
+
+
+def plan(box: Box, intent: Intent, facts: Facts | None = None) -> Plan:
+    """The plan for an intent over the world as it is now (or over given facts)."""
+
+    def unrunnable(suite: Suite, recipe: Recipe) -> Mapping[str, str]:
+        return box.conductor.unrunnable(suite, target_of(box, recipe, "", 0, ""))
+
+    return make_plan(intent, facts or gather(box), unrunnable)
+
+
+def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str) -> GateTarget:
+    """Where the gates of one serve send their requests: its own port, and its private way through the gateway."""
+    return GateTarget(
+        recipe=recipe,
+        container_id=container_id,
+        base_url=engine_url(port),
+        api_key=None,
+        routed_url=box.gateway_url(f"/@{slot}"),
+        routed_key=box.client_key(),
+        reserve_mib=box.workspace.policies.reserve_mib,
+    )

@@ -1,0 +1,244 @@
+"""What steps do to traffic and ask of engines: point aliases, drain, prove ready, run gates, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anvil_tui.core.errors import AnvilError, EffectFailed
+from anvil_tui.core.gates import GateProgress, GateResult
+from anvil_tui.core.plan import Step
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.ports import ChatAnswer, ChatRequest
+from anvil_tui.service.box import Box, engine_url
+from anvil_tui.service.deeds import DEEDS, Deed, Seen, stop
+from anvil_tui.service.evidence import write_evidence
+from anvil_tui.service.gates.conductor import suite_passed
+from anvil_tui.service.planning import target_of
+from anvil_tui.service.run import Run
+
+PROBE_TIMEOUT_S = 60.0
+
+
+# aliases
+
+
+def pointed(run: Run, step: Step) -> Seen | None:
+    now = run.box.gateway.snapshot()
+    wanted: Mapping[str, str] = step.args["targets"]
+    if now.file_equal and all(now.aliases.get(a) == t for a, t in wanted.items()):
+        return {"targets": dict(wanted), "generation": now.generation}
+    return None
+
+
+def point(run: Run, step: Step) -> None:
+    run.controls.gateway.point(
+        step.args["targets"], run.generation, lambda at: run.checkpoint(f"{step.name}:{at}")
+    )
+
+
+# drain
+
+
+def undrained(box: Box, slot: str) -> str | None:
+    """What is still in flight on a slot; the gateway's count is the authority, unknown is not zero."""
+    backend = box.gateway.snapshot().backend(slot)
+    if backend is None or backend.in_flight is None:
+        return f"the gateway cannot tell what is in flight on {slot}"
+    if backend.in_flight:
+        oldest = "" if backend.oldest_s is None else f", oldest {backend.oldest_s:.0f} s"
+        return f"{backend.in_flight} in flight on {slot}{oldest}"
+    return None
+
+
+def drained(run: Run, step: Step) -> Seen | None:
+    return {"in_flight": 0} if undrained(run.box, step.args["slot"]) is None else None
+
+
+def drain(run: Run, step: Step) -> None:
+    limit = run.box.clock.monotonic_s() + step.args["timeout_s"]
+
+    def ask() -> str | None:
+        left = undrained(run.box, step.args["slot"])
+        if left and run.box.clock.monotonic_s() >= limit:
+            if not step.args["sever"]:
+                raise EffectFailed(f"drain_timeout: {left} after {step.args['timeout_s']} s; nothing was cut")
+            cut = run.controls.gateway.sever(step.args["slot"])
+            run.note(step, f"severed {cut} requests after {step.args['timeout_s']} s: {left}")
+        return left
+
+    run.wait(step, ask)
+
+
+def retired(run: Run, step: Step) -> Seen | None:
+    if "left-running" in run.memory:
+        return {"left_running": run.memory["left-running"]}
+    found = run.container(step.args)
+    return None if found and found.running else {"container": step.args["container"]}
+
+
+def retire(run: Run, step: Step) -> None:
+    """Let the former incumbent finish. One that does not finish in time is left running and listed."""
+    limit = run.box.clock.monotonic_s() + step.args["timeout_s"]
+    while left := undrained(run.box, step.args["slot"]):
+        if run.box.clock.monotonic_s() >= limit:
+            run.memory["left-running"] = left
+            run.residue.append(f"container {step.args['container'][:12]} still runs: {left}; `unload` it later")
+            return
+        run.box.clock.sleep(0.1)
+    stop(run, step)
+
+
+# ready
+
+
+def proven(run: Run, step: Step) -> Seen | None:
+    return None if not_ready(run, step.args) else run.memory[f"ready {step.args['port']}"]
+
+
+def wait_ready(run: Run, step: Step) -> None:
+    """Ends at once when the process has ended: the wait is for a load, not for a corpse."""
+    container = run.need_container(step.args)
+    run.wait(step, lambda: process_gone(run, container.id) or not_ready(run, step.args))
+
+
+def process_gone(run: Run, container_id: str) -> str | None:
+    """Raises when the process has ended; never an answer of its own."""
+    now = run.box.containers.inspect(container_id)
+    if now.status in ("exited", "dead", "restarting"):
+        tail = [line.text for line in run.box.containers.logs(container_id, tail=8)]
+        oom = ", OOM-killed" if now.oom_killed else ""
+        cause = now.error or " / ".join(t for t in tail[-3:] if t.strip())
+        raise EffectFailed(
+            f"container {container_id[:12]} {now.status}, exit code {now.exit_code}{oom}: {cause[:600]}"
+        )
+    return None
+
+
+def not_ready(run: Run, args: Mapping[str, Any]) -> str | None:
+    """Why a serve is not proven ready: HTTP, the exact id and context on its model card, one real answer."""
+    recipe = run.recipe(args)
+    engine = run.box.engines.read(recipe.engine, args["port"])
+    if engine.http != "ready":
+        return f"http {engine.http}: {engine.reason}" if engine.reason else f"http {engine.http}"
+    if recipe.served_name not in engine.served:
+        raise EffectFailed(
+            f"identity_mismatch: port {args['port']} serves {engine.served}, not {recipe.served_name}"
+        )
+    if engine.context_tokens is not None and engine.context_tokens < recipe.envelope.context_tokens:
+        raise EffectFailed(
+            f"identity_mismatch: context is {engine.context_tokens} tokens, "
+            f"the recipe promises {recipe.envelope.context_tokens}"
+        )
+    answer = complete(run.box, engine_url(args["port"]), recipe.served_name, None)
+    run.memory[f"ready {args['port']}"] = {"served": list(engine.served), "context": engine.context_tokens}
+    return unanswered(answer)
+
+
+def complete(box: Box, url: str, model: str, key: str | None, *, stream: bool = False) -> ChatAnswer:
+    request = ChatRequest(model, ({"role": "user", "content": "Say OK."},), max_tokens=16, stream=stream)
+    return box.chat.chat(url, request, api_key=key, timeout_s=PROBE_TIMEOUT_S)
+
+
+def unanswered(answer: ChatAnswer) -> str | None:
+    """Why an answer is no proof of life; reasoning counts, an empty message does not."""
+    if answer.error:
+        return f"a real completion failed: {answer.error} {answer.status or ''} {answer.error_message}".strip()
+    if not (answer.content or answer.reasoning):
+        return f"a real completion came back empty (finish {answer.finish_reason})"
+    return None
+
+
+# gates
+
+
+def gates_passed(run: Run, step: Step) -> Seen | None:
+    return run.memory.get("gates")
+
+
+def run_gates(run: Run, step: Step) -> None:
+    suite = next((s.suite for s in run.box.suites() if s.suite and s.suite.id == step.args["suite"]), None)
+    if suite is None:
+        raise EffectFailed(f"suite {step.args['suite']} is not in gates/ any more")
+    container = run.need_container(step.args)
+    serve = step.args if "digest" in step.args else serve_args(run, container.id)
+    target = target_of(run.box, run.recipe(serve), container.id, serve["port"], serve["slot"])
+
+    def journal(event: GateProgress | GateResult) -> None:
+        if isinstance(event, GateProgress):
+            run.journal.append(
+                "gate", id=event.gate, kind=event.kind, verdict="running", done=event.done, of=event.of
+            )
+        else:
+            run.journal.append(
+                "gate", id=event.gate, kind=event.kind, verdict=str(event.verdict), reason=event.reason,
+                done=event.passed, of=event.of, elapsed_s=round(event.elapsed_s, 3),
+            )  # fmt: skip
+
+    results = run.box.conductor.run(suite, target, journal, lambda: run.interrupted() is not None)
+    write_evidence(run.box.operations, run.operation, suite, target, results)
+    run.stop_if_asked()
+    if not suite_passed(results):
+        bad = [f"{r.gate} {r.verdict}: {r.reason}" for r in results if r.verdict != "passed"]
+        raise EffectFailed(f"suite {suite.id} did not pass: " + "; ".join(bad))
+    run.memory["gates"] = {"suite": suite.id, "passed": len(results)}
+
+
+def serve_args(run: Run, container_id: str) -> Mapping[str, Any]:
+    serve = run.box.store.read().serves[container_id]
+    return {"recipe": serve.recipe_id, "digest": serve.recipe_digest, "port": serve.port, "slot": serve.slot}
+
+
+# verify
+
+
+def verified(run: Run, step: Step) -> Seen | None:
+    return run.memory.get(step.name)
+
+
+def verify(run: Run, step: Step) -> None:
+    """Real completions through the public aliases; one bad probe does not decide, too few good ones do."""
+    recipe, want = run.recipe(step.args), step.args["requests"]
+    good, last = 0, ""
+    for attempt in range(want + 2):
+        alias = step.args["aliases"][attempt % len(step.args["aliases"])]
+        why = misrouted(run.box, alias, step.args["slot"], recipe)
+        good, last = (good + 1, last) if why is None else (good, why)
+        if good >= want:
+            run.memory[step.name] = {"answered": good, "of": attempt + 1, "slot": step.args["slot"]}
+            return
+        if why:
+            run.note(step, f"{alias}: {why}")
+            run.box.clock.sleep(0.5)
+    raise EffectFailed(f"only {good} of {want + 2} probes through the gateway proved {recipe.served_name}: {last}")
+
+
+def misrouted(box: Box, alias: str, slot: str, recipe: Recipe) -> str | None:
+    answer = complete(box, box.gateway_url(f"/{alias}"), recipe.served_name, box.client_key(), stream=True)
+    if why := unanswered(answer):
+        return why
+    served_by = answer.headers.get("x-anvil-backend", "")
+    return None if served_by == slot else f"answered by {served_by or 'nobody we know'}, not by {slot}"
+
+
+def all_deeds() -> dict[str, Deed]:
+    return {
+        **DEEDS,
+        "point": Deed(pointed, point),
+        "drain": Deed(drained, drain),
+        "retire": Deed(retired, retire),
+        "ready": Deed(proven, wait_ready),
+        "gates": Deed(gates_passed, run_gates),
+        "verify": Deed(verified, verify),
+    }
+
+
+def alive(run: Run, args: Mapping[str, Any]) -> str | None:
+    """Whether a serve still proves itself; the answer is the reason when it does not."""
+    try:
+        found = run.container(args)
+        if found is None or not found.running:
+            return "its container does not run"
+        return not_ready(run, args)
+    except AnvilError as why:
+        return str(why)

@@ -1,0 +1,276 @@
+"""A whole box in memory, for tests of planning and execution: real journal, record and lease on disk.
+
+Containers, gateway and engines are small state machines; `Killed` at a checkpoint stands for SIGKILL (it is
+no Exception, so nothing in the product can catch it).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from anvil_tui.adapters.box_file import BoxFile
+from anvil_tui.adapters.journal_file import OperationFolders
+from anvil_tui.adapters.lease import FileLease
+from anvil_tui.core.box import Backend, Container, Engine, Gateway, GpuSnapshot
+from anvil_tui.core.errors import EffectFailed, NotFound
+from anvil_tui.core.gates import Gate, GateResult, Suite, SuiteFile, Verdict
+from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.workspace import Workspace
+from anvil_tui.core.world import RecipeFile
+from anvil_tui.ports import ChatAnswer, ChatRequest, ContainerSpec, LogLine
+from anvil_tui.service.box import Box, Controls
+from anvil_tui.service.operation import Mode, operate, prepare
+from anvil_tui.service.planning import plan
+
+IMAGE = "registry.invalid/engine@sha256:" + "a" * 64
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def recipe(id_: str, *, exclusive: bool = False, **more: Any) -> Recipe:
+    fields: dict[str, Any] = {
+        "schema": "anvil.recipe/1", "id": id_, "family": "smol", "engine": "llamacpp", "served_name": id_,
+        "exclusive": exclusive, "rollback": "none: test", "suite": "small",
+        "image": {"ref": IMAGE}, "model": {"repo": "r", "path": "/m"},
+        "launch": {"argv": ("--port", "{port}", "--alias", "{served_name}"), "start_deadline_s": 5},
+        "envelope": {"context_tokens": 2048, "max_output_tokens": 256, "concurrency": 2},
+        **more,
+    }  # fmt: skip
+    return Recipe.model_validate(fields)
+
+
+def workspace(**policies: Any) -> Workspace:
+    return Workspace.model_validate({
+        "schema": "anvil.workspace/1",
+        "box": {"name": "testbox", "kind": "lab"},
+        "gateway": {"client_keys": ("env:KEY",), "bind": "127.0.0.1:9100"},
+        "policies": {"drain_timeout_s": 1, "verify_requests": 2, **policies},
+        "roles": ({
+            "name": "primary", "aliases": ("llm.primary", "llm.secondary"), "promotion_suite": "small",
+            "slots": ({"name": "primary-a", "port": 9131}, {"name": "primary-b", "port": 9132}),
+        },),
+    })  # fmt: skip
+
+
+SMALL = Suite.model_validate(
+    {"schema": "anvil.suite/1", "id": "small", "gates": ({"id": "smoke", "kind": "smoke"},)}
+)
+
+
+class Clock:
+    """Time moves only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now
+
+    def utc(self) -> datetime:
+        return datetime.fromtimestamp(1_790_000_000 + self.now, UTC)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Docker:
+    """Reader and control over one dict. `dies` holds recipe ids whose container exits at start."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Container] = {}
+        self.dies: set[str] = set()
+        self.refuses_start: set[str] = set()
+        self.started: list[str] = []
+
+    def list(self) -> tuple[Container, ...]:
+        return tuple(self.all.values())
+
+    def inspect(self, container_id: str) -> Container:
+        if container_id not in self.all:
+            raise NotFound(f"no container {container_id}")
+        return self.all[container_id]
+
+    def image_id(self, ref: str) -> str | None:
+        return "sha256:" + "b" * 64 if ref == IMAGE else None
+
+    def logs(self, container_id: str, *, tail: int = 2000) -> tuple[LogLine, ...]:
+        return (LogLine("fatal: no such model"),)
+
+    def create(self, spec: ContainerSpec) -> str:
+        id_ = hashlib.sha256(f"{spec.name}{len(self.all)}".encode()).hexdigest()
+        self.all[id_] = Container(
+            id_, spec.name, "created", "sha256:" + "b" * 64, spec.image_ref, dict(spec.labels),
+            argv=spec.argv, restart_policy="no",
+        )  # fmt: skip
+        return id_
+
+    def start(self, container_id: str) -> None:
+        seen = self.inspect(container_id)
+        if container_id in self.refuses_start:
+            raise EffectFailed("daemon: cannot start")
+        dead = seen.labels.get("anvil.recipe") in self.dies
+        changes: dict[str, Any] = {"status": "exited", "exit_code": 1} if dead else {"status": "running"}
+        self.all[container_id] = dataclasses.replace(seen, started_at="2026-01-01T00:00:00Z", **changes)
+        self.started.append(container_id)
+
+    def stop(self, container_id: str, grace_s: int) -> None:
+        self.all[container_id] = dataclasses.replace(self.inspect(container_id), status="exited", exit_code=0)
+
+    def remove(self, container_id: str) -> None:
+        self.all.pop(container_id, None)
+
+    def pull(self, ref: str, on_progress: Callable[[str], None]) -> None:
+        raise EffectFailed("not needed")
+
+    def running(self) -> list[Container]:
+        return [c for c in self.all.values() if c.running]
+
+    def on_port(self, port: int) -> Container | None:
+        return next((c for c in self.running() if str(port) in c.argv), None)
+
+
+class Gate_:
+    """The gateway: a durable map, a running map, counts."""
+
+    def __init__(self, ports: Mapping[str, int]) -> None:
+        self.ports = ports
+        self.file = {"llm.primary": "none", "llm.secondary": "none"}
+        self.live = dict(self.file)
+        self.generation = 0
+        self.in_flight: dict[str, int | None] = dict.fromkeys(ports, 0)
+        self.severed: list[str] = []
+        self.history: list[dict[str, str]] = []
+
+    def snapshot(self) -> Gateway:
+        backends = tuple(Backend(n, f"127.0.0.1:{p}", self.in_flight[n]) for n, p in self.ports.items())
+        return Gateway(dict(self.live), backends, 0, self.generation, self.file == self.live)
+
+    def point(self, targets: Mapping[str, str], generation: int, checkpoint: Callable[[str], None]) -> None:
+        assert generation >= self.generation, "a stale actor reached the gateway"
+        self.generation = generation
+        self.file |= targets
+        checkpoint("gateway:between")
+        self.live = dict(self.file)
+        self.history.append(dict(self.live))
+
+    def sever(self, backend: str) -> int:
+        cut, self.in_flight[backend] = self.in_flight[backend] or 0, 0
+        self.severed.append(backend)
+        return cut
+
+    def install(self) -> bool:
+        return False
+
+    def restart(self) -> None:
+        self.live = dict(self.file)
+
+
+class World:
+    """The box, its parts, and shorthand to run operations in this process."""
+
+    def __init__(self, tmp: Path, *recipes: Recipe, **policies: Any) -> None:
+        self.tmp, self.recipes, self.clock, self.docker = tmp, list(recipes), Clock(), Docker()
+        self.gate = Gate_({"primary-a": 9131, "primary-b": 9132})
+        self.failing: set[str] = set()
+        self.wrong_identity: set[str] = set()
+        self.silent: set[str] = set()
+        self.box = Box(
+            str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, self,  # type: ignore[arg-type]
+            self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
+            lambda: tuple(RecipeFile(r.id, r) for r in self.recipes), lambda: (SuiteFile("small", SMALL),),
+            lambda: "key", str,
+        )  # fmt: skip
+        self.controls = Controls(self.docker, self.gate)
+
+    # engines, GPUs, chat, conductor
+
+    def read(self, kind: object = None, port: int = 0, api_key: str | None = None) -> Any:
+        if kind is None:
+            return Reading.known(GpuSnapshot(None, ()), 0.0, "test")
+        found = self.docker.on_port(port)
+        if found is None:
+            return Engine("llamacpp", "refused")
+        name = found.labels["anvil.recipe"]
+        served = "someone-else" if name in self.wrong_identity else name
+        return Engine("llamacpp", "ready", served=(served,), context_tokens=2048)
+
+    def close(self) -> None:
+        self.clock.sleep(0)
+
+    def chat(self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float) -> ChatAnswer:
+        direct = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(?:/(.+))?", base_url)
+        assert direct
+        port, alias = int(direct[1]), direct[2]
+        slot = self.gate.live.get(alias, "") if alias else ""
+        found = self.docker.on_port(self.gate.ports.get(slot, 0) if alias else port)
+        if found is None or found.labels["anvil.recipe"] in self.silent:
+            return ChatAnswer(503, error="http", error_message="nothing answers")
+        return ChatAnswer(200, "OK", finish_reason="stop", headers={"x-anvil-backend": slot})
+
+    def unrunnable(self, suite: Suite, target: object) -> dict[str, str]:
+        return {}
+
+    def run(
+        self, suite: Suite, target: Any, on_event: Callable[[Any], None], cancelled: Callable[[], bool]
+    ) -> Any:
+        gate: Gate = suite.gates[0]
+        bad = (
+            target.recipe.id in self.failing or self.docker.on_port(int(target.base_url.rsplit(":", 1)[1])) is None
+        )
+        verdict = Verdict.FAILED if bad else Verdict.PASSED
+        result = GateResult(gate.id, gate.kind, verdict, "as the test says", 0 if bad else 1, 1, 0.1)
+        on_event(result)
+        return (result,)
+
+    # doing
+
+    def plan(self, verb: str, **target: Any) -> Plan:
+        return plan(self.box, Intent(verb, **target))  # type: ignore[arg-type]
+
+    def do(self, verb: str, kill_at: str = "", **target: Any) -> str:
+        """Plan and run; "killed" when the process died at the checkpoint. The id is in `self.last`."""
+        self.last = prepare(self.box, self.plan(verb, **target))
+        return self.operate("start", kill_at)
+
+    def operate(self, mode: Mode, kill_at: str = "") -> str:
+        self.points: list[str] = []
+
+        def checkpoint(at: str) -> None:
+            self.points.append(at)
+            if at == kill_at:
+                raise Killed(at)
+
+        def interrupted() -> str | None:
+            return self.box.operations.cancel_asked(self.last)
+
+        try:
+            return operate(
+                self.box, self.controls, self.last, mode, pid=1, interrupted=interrupted, checkpoint=checkpoint
+            )
+        except Killed:
+            return "killed"
+
+    def decision(self) -> str:
+        ways = [r.data["way"] for r in self.box.operations.journal(self.last).records() if r.kind == "decide"]
+        return ways[-1] if ways else ""
+
+    def serving(self) -> str:
+        """The recipe that the public aliases reach, "" = none."""
+        slots = set(self.gate.live.values())
+        assert len(slots) == 1, f"aliases are split: {self.gate.live}"
+        found = self.docker.on_port(self.gate.ports.get(slots.pop(), 0))
+        return found.labels["anvil.recipe"] if found else ""
+
+    def incumbent(self) -> str:
+        held = self.box.store.read().serve_in("primary")
+        return held.recipe_id if held else ""

@@ -1,0 +1,261 @@
+"""Operations on a box in memory: where they end, whatever happens in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anvil_tui.core.errors import Refused
+from anvil_tui.core.journal import fold
+from anvil_tui.service.operation import prepare
+from tests.support.membox import World, recipe
+
+
+@pytest.fixture
+def spare(tmp_path: Path) -> World:
+    """Two recipes that fit side by side; `a` serves."""
+    return _with_a(World(tmp_path, recipe("a"), recipe("b")))
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> World:
+    """Two recipes that each need the whole box; `a` serves."""
+    return _with_a(World(tmp_path, recipe("a", exclusive=True), recipe("b", exclusive=True)))
+
+
+def _with_a(world: World) -> World:
+    assert world.do("promote", recipe="a") == "done"
+    assert (world.serving(), world.incumbent()) == ("a", "a")
+    return world
+
+
+def steps(world: World, verb: str, **target: str) -> list[str]:
+    return [s.name for s in world.plan(verb, **target).steps]
+
+
+def test_a_full_box_stops_before_it_starts_and_holds_meanwhile(full: World) -> None:
+    assert steps(full, "promote", recipe="b") == [
+        "create", "hold", "drain", "stop-incumbent", "start", "ready",
+        "gates", "decide", "flip", "verify", "record",
+    ]  # fmt: skip
+
+
+def test_with_room_the_candidate_starts_first_and_nobody_waits(spare: World) -> None:
+    names = steps(spare, "promote", recipe="b")
+    assert names == ["create", "start", "ready", "gates", "decide", "flip", "verify", "record", "retire"]
+    spare.gate.history.clear()
+    assert spare.do("promote", recipe="b") == "done"
+    assert all("hold" not in aliases.values() for aliases in spare.gate.history)
+
+
+@pytest.mark.parametrize("box", ["spare", "full"])
+def test_promote_and_roll_back_return_to_the_same_container(box: str, request: pytest.FixtureRequest) -> None:
+    world: World = request.getfixturevalue(box)
+    first = world.box.store.read().roles["primary"].incumbent
+    assert world.do("promote", recipe="b") == "done"
+    assert (world.serving(), world.incumbent(), len(world.docker.running())) == ("b", "b", 1)
+    assert world.do("rollback") == "done"
+    assert world.box.store.read().roles["primary"].incumbent == first
+    assert (world.serving(), len(world.docker.running())) == ("a", 1)
+
+
+def test_exclusive_to_exclusive_never_leaves_the_box_without_a_serve(full: World) -> None:
+    """The outage of a promotion whose candidate and rollback are both refused by admission (defect 1)."""
+    full.docker.dies.add("b")
+    assert full.do("promote", recipe="b") == "undone"
+    assert (full.serving(), full.incumbent(), len(full.docker.all)) == ("a", "a", 1)
+
+
+def test_the_dry_run_fails_where_the_real_run_would(full: World) -> None:
+    made = full.plan("load", recipe="b")
+    assert "needs the whole box" in made.refusals[0]
+    with pytest.raises(Refused, match="needs the whole box"):
+        full.do("load", recipe="b")
+
+
+def test_every_kill_point_of_a_good_promotion_ends_as_its_decision_says(tmp_path: Path) -> None:
+    for exclusive in (False, True):
+        _kill_everywhere(tmp_path / f"good{exclusive}", exclusive, bad=False)
+
+
+def test_every_kill_point_of_a_bad_promotion_ends_with_the_incumbent(tmp_path: Path) -> None:
+    for exclusive in (False, True):
+        _kill_everywhere(tmp_path / f"bad{exclusive}", exclusive, bad=True)
+
+
+def _kill_everywhere(tmp: Path, exclusive: bool, bad: bool) -> None:
+    def fresh(name: str) -> World:
+        folder = tmp / name
+        folder.mkdir(parents=True)
+        world = World(folder, recipe("a", exclusive=exclusive), recipe("b", exclusive=exclusive))
+        _with_a(world)
+        world.failing |= {"b"} if bad else set()
+        return world
+
+    whole = fresh("whole")
+    assert whole.do("promote", recipe="b") == ("undone" if bad else "done")
+    points = whole.points
+    assert len(points) > 20
+    assert any("gateway:between" in p for p in points) == (exclusive or not bad)
+    for number, point in enumerate(points):
+        for recover in ("resume", "undo"):
+            world = fresh(f"{number}-{recover}")
+            assert world.do("promote", kill_at=point, recipe="b") == "killed"
+            world.gate.restart()
+            forward = world.decision() == "forward"
+            ended = world.operate("resume" if forward else recover)  # type: ignore[arg-type]
+            expected = "b" if forward else "a"
+            assert ended == ("done" if forward else "undone"), point
+            assert (world.serving(), world.incumbent(), len(world.docker.running())) == (expected, expected, 1), (
+                point
+            )
+            assert world.gate.file == world.gate.live
+
+
+def test_every_kill_point_of_a_rollback_ends_as_its_decision_says(tmp_path: Path) -> None:
+    def fresh(name: str) -> World:
+        (tmp_path / name).mkdir()
+        world = World(tmp_path / name, recipe("a", exclusive=True), recipe("b", exclusive=True))
+        _with_a(world)
+        assert world.do("promote", recipe="b") == "done"
+        return world
+
+    whole = fresh("whole")
+    assert whole.do("rollback") == "done"
+    for number, point in enumerate(whole.points):
+        world = fresh(str(number))
+        assert world.do("rollback", kill_at=point) == "killed"
+        expected = "a" if world.decision() == "forward" else "b"
+        world.operate("resume")
+        assert (world.serving(), world.incumbent(), len(world.docker.running())) == (expected, expected, 1), point
+
+
+def test_a_second_kill_during_the_way_back_still_comes_home(full: World) -> None:
+    full.failing.add("b")
+    assert full.do("promote", kill_at="gates:intended", recipe="b") == "killed"
+    assert full.operate("resume", kill_at="undo:start-incumbent:acted") == "killed"
+    assert full.operate("resume") == "undone"
+    assert full.serving() == "a"
+
+
+def test_undo_does_not_stop_the_serving_candidate_when_the_way_back_is_gone(full: World) -> None:
+    """fluxcd/flagger#1931: the only healthy copy must not be killed for a rollback that cannot start."""
+    old = full.box.store.read().roles["primary"].incumbent
+    assert full.do("promote", kill_at="gates:after", recipe="b") == "killed"
+    full.docker.remove(old)
+    assert full.operate("undo") == "halted"
+    assert [c.labels["anvil.recipe"] for c in full.docker.running()] == ["b"]
+    view = fold(full.box.operations.journal(full.last).records())
+    assert view and "does not exist any more" in view.why
+
+
+def test_an_undo_that_fails_twice_halts_and_says_what_is_left(full: World) -> None:
+    full.docker.dies.add("b")
+    full.docker.refuses_start.add(full.box.store.read().roles["primary"].incumbent)
+    assert full.do("promote", recipe="b") == "halted"
+    view = fold(full.box.operations.journal(full.last).records())
+    assert view and "cannot start" in view.why and view.residue
+    assert set(full.gate.live.values()) == {"hold"}
+
+
+def test_a_candidate_lost_after_the_decision_is_a_second_decision(full: World) -> None:
+    assert full.do("promote", kill_at="decide:after", recipe="b") == "killed"
+    lost = full.docker.on_port(9132)
+    assert lost
+    full.docker.stop(lost.id, 1)
+    assert full.operate("resume") == "undone"
+    assert full.serving() == "a"
+
+
+def test_wrong_identity_is_never_promoted(spare: World) -> None:
+    spare.wrong_identity.add("b")
+    assert spare.do("promote", recipe="b") == "undone"
+    view = fold(spare.box.operations.journal(spare.last).records())
+    assert view and "identity_mismatch" in view.why and spare.serving() == "a"
+
+
+def test_an_engine_that_is_healthy_but_silent_is_never_ready(spare: World) -> None:
+    """vllm-project/vllm#39863: health and models answer, nothing is generated."""
+    spare.silent.add("b")
+    assert spare.do("promote", recipe="b") == "undone"
+    assert spare.serving() == "a"
+
+
+def test_a_drain_that_times_out_puts_everything_back_and_cuts_nothing(full: World) -> None:
+    full.gate.in_flight["primary-a"] = 1
+    assert full.do("promote", recipe="b") == "undone"
+    assert (full.serving(), full.gate.severed) == ("a", [])
+    view = fold(full.box.operations.journal(full.last).records())
+    assert view and "drain_timeout" in view.why
+
+
+def test_an_unknown_count_is_not_zero(full: World) -> None:
+    full.gate.in_flight["primary-a"] = None
+    assert full.do("drain", role="primary") == "undone"
+
+
+def test_sever_cuts_only_when_asked(full: World) -> None:
+    full.gate.in_flight["primary-a"] = 2
+    assert full.do("drain", role="primary", sever=True) == "done"
+    assert full.gate.severed == ["primary-a"]
+
+
+def test_a_serve_that_does_not_finish_after_a_promotion_is_left_running_and_listed(spare: World) -> None:
+    spare.gate.in_flight["primary-a"] = 1
+    assert spare.do("promote", recipe="b") == "done"
+    view = fold(spare.box.operations.journal(spare.last).records())
+    assert view and "still runs" in view.residue[0] and len(spare.docker.running()) == 2
+
+
+def test_quiesce_readmit_and_unload(spare: World) -> None:
+    assert spare.do("quiesce", role="primary") == "done"
+    assert set(spare.gate.live.values()) == {"hold"}
+    assert spare.do("readmit", role="primary") == "done"
+    serve = spare.box.store.read().roles["primary"].incumbent
+    assert spare.do("unload", container_id=serve) == "done"
+    assert (spare.gate.live["llm.primary"], spare.docker.running()) == ("none", [])
+    assert spare.do("rollback") == "done"
+    assert spare.serving() == "a"
+
+
+def test_load_qualify_promote_by_hand(spare: World) -> None:
+    assert spare.do("load", recipe="b") == "done"
+    made = spare.plan("promote", recipe="b")
+    assert "not qualified" in made.refusals[0]
+    loaded = next(s for s in spare.box.store.read().serves.values() if s.recipe_id == "b")
+    assert spare.do("qualify", container_id=loaded.container_id) == "done"
+    assert spare.do("promote", recipe="b") == "done"
+    assert spare.box.store.read().roles["primary"].incumbent == loaded.container_id
+
+
+def test_a_plan_made_before_somebody_elses_change_is_refused(spare: World) -> None:
+    spare.last = prepare(spare.box, spare.plan("promote", recipe="b"))
+    mine = spare.last
+    assert spare.do("quiesce", role="primary") == "done"
+    spare.last = mine
+    assert spare.operate("start") == "undone"
+    view = fold(spare.box.operations.journal(mine).records())
+    assert view and view.why.startswith("refused before step 1") and view.steps[0].state == "pending"
+
+
+def test_an_unfinished_operation_blocks_the_next_until_it_is_recovered(full: World) -> None:
+    assert full.do("promote", kill_at="drain:after", recipe="b") == "killed"
+    made = full.plan("quiesce", role="primary")
+    assert "operations resume" in made.refusals[0]
+    assert full.operate("resume") == "undone"
+    assert not full.plan("quiesce", role="primary").refusals
+
+
+def test_cancel_goes_back_before_the_decision(full: World) -> None:
+    full.gate.in_flight["primary-a"] = 1
+    full.last = prepare(full.box, full.plan("promote", recipe="b"))
+    full.box.operations.ask_cancel(full.last, "wrong recipe")
+    assert full.operate("start") == "undone"
+    assert full.serving() == "a"
+
+
+def test_the_incumbent_that_someone_replaced_is_named(full: World) -> None:
+    old = full.box.store.read().roles["primary"].incumbent
+    full.docker.remove(old)
+    assert "no way back" in full.plan("promote", recipe="b").refusals[0]

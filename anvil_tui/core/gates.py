@@ -46,6 +46,7 @@ GateKind = Literal[
 ]  # fmt: skip
 
 
+_COMMON = frozenset({"id", "kind", "proves", "timeout_s", "accept"})
 _REQUESTS = frozenset({"repeat", "pass_at_least", "visible_tokens", "reasoning_tokens", "routed"})
 GATE_KEYS: Mapping[str, frozenset[str]] = {
     "identity": frozenset({"routed"}),
@@ -59,7 +60,7 @@ GATE_KEYS: Mapping[str, frozenset[str]] = {
     "container-state": frozenset(),
     "reserve": frozenset({"when"}),
 }
-"""Keys that apply to a kind of gate, besides id, kind, proves and timeout_s, which apply to all."""
+"""Keys that apply to a kind of gate, besides id, kind, proves, timeout_s and accept, which apply to all."""
 
 
 class Gate(Table):
@@ -68,6 +69,7 @@ class Gate(Table):
     `repeat` is N in k-of-N; `pass_at_least` is k (None = all). `prompt_tokens_at_least` is the floor that
     the engine's own count must reach. `depth_pct` is where in the prompt a needle stands.
     `routed` runs the requests through the gateway's private alias of the serve instead of its own port.
+    `accept` names verdicts other than passed that this gate's own rule lets through.
     """
 
     id: Slug
@@ -82,18 +84,26 @@ class Gate(Table):
     depth_pct: Annotated[int, Field(ge=0, le=100)] = 50
     routed: bool = False
     when: Literal["idle", "after-work"] = "idle"
+    accept: tuple[Literal["unverified", "unsupported"], ...] = ()
 
     @model_validator(mode="after")
     def _applies(self) -> Gate:
         problems = []
-        for key in sorted(self.model_fields_set - GATE_KEYS[self.kind] - {"id", "kind", "proves", "timeout_s"}):
+        for key in sorted(self.model_fields_set - GATE_KEYS[self.kind] - _COMMON):
             kinds = ", ".join(k for k, keys in GATE_KEYS.items() if key in keys)
             problems.append(f"{key} does not apply to kind {self.kind} (applies to: {kinds})")
         if self.pass_at_least and self.pass_at_least > self.repeat:
             problems.append(f"pass_at_least {self.pass_at_least} is more than repeat = {self.repeat}")
+        if self.kind == "needle" and not self.prompt_tokens_at_least:
+            problems.append("a needle needs prompt_tokens_at_least: without a floor it proves nothing")
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    @property
+    def generates(self) -> bool:
+        """Whether the gate makes the model generate."""
+        return "repeat" in GATE_KEYS[self.kind]
 
 
 class Suite(Table):
@@ -149,7 +159,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """Verdict of one gate over its observations. `reason` is one sentence an operator can act on."""
+    """Verdict of one gate over its observations. `reason` is one sentence an operator can act on.
+
+    `accepted` is True for a verdict other than passed that the gate's own rule lets through.
+    """
 
     gate: str
     kind: str
@@ -160,6 +173,7 @@ class GateResult:
     elapsed_s: float
     failures: tuple[FailureClass, ...] = ()
     observations: tuple[Observation, ...] = ()
+    accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

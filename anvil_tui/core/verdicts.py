@@ -15,7 +15,7 @@ from anvil_tui.core.chat import ChatAnswer, ToolCall
 from anvil_tui.core.gates import FailureClass
 from anvil_tui.core.tool_calls import decoded_arguments, no_duplicates
 
-Outcome = Literal["ok", "failed", "errored", "unsupported"]
+Outcome = Literal["ok", "failed", "errored", "unsupported", "unverified"]
 
 _CLOSE = re.compile(r"</(?:\w+:)?think(?:ing)?>|\[/THINK\]", re.I)
 _OPEN = re.compile(r"<(?:\w+:)?think(?:ing)?>|\[THINK\]", re.I)
@@ -29,7 +29,7 @@ _SHOWN = 160
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`errored` is ours or the network's; `unsupported` is what the engine says it cannot do."""
+    """`errored`: ours or the network's; `unsupported`: the engine says it cannot; `unverified`: no proof."""
 
     outcome: Outcome
     failure: FailureClass | None = None
@@ -211,7 +211,7 @@ def identity(served: Sequence[str], context: int | None, name: str, aliases: Seq
     if strange := sorted(set(served) - {name, *aliases}):
         return failed(FailureClass.IDENTITY, f"also serves {strange[0]}, which the recipe does not name")
     if context is None:
-        return Judged("unsupported", None, "the engine does not report its context length")
+        return Judged("unverified", None, "the engine does not report its context length")
     if context != want:
         return failed(FailureClass.IDENTITY, f"context is {context:,} tokens, the recipe says {want:,}")
     return OK

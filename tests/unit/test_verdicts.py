@@ -163,7 +163,7 @@ def test_identity() -> None:
     assert of(("other",), 4096).failure == FailureClass.IDENTITY
     assert of((), 4096).failure == FailureClass.IDENTITY
     assert "4,352" in of(("m",), 4352).note
-    assert of(("m",), None).outcome == "unsupported"
+    assert of(("m",), None).outcome == "unverified"
 
 
 def test_shown_text_is_bounded_and_quoted() -> None:

@@ -1,0 +1,175 @@
+"""Runs a suite against one serve: what cannot run is said first, every observation is kept, one verdict a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.gates import Gate, GateProgress, GateResult, Suite, Verdict
+from anvil_tui.core.recipe import EngineKind
+from anvil_tui.core.times import epoch_ns
+from anvil_tui.core.verdicts import Judged
+from anvil_tui.ports import ChatClient, Clock, ContainerReader, EngineReader, GpuReader
+from anvil_tui.service.gates.functional import FUNCTIONAL
+from anvil_tui.service.gates.operational import OPERATIONAL, log_meanwhile
+from anvil_tui.service.gates.session import Finding, GateTarget, Session, budgets
+
+__all__ = ["Conductor", "GateTarget", "suite_passed"]
+
+OnEvent = Callable[[GateProgress | GateResult], None]
+
+
+def suite_passed(results: Sequence[GateResult]) -> bool:
+    """Every gate passed, or ended in a verdict that its own rule accepts. No result is no pass."""
+    return bool(results) and all(r.verdict is Verdict.PASSED or r.accepted for r in results)
+
+
+class Conductor:
+    """The only road by which gates run, for operations, console and command line alike."""
+
+    def __init__(
+        self, chat: ChatClient, engines: EngineReader, containers: ContainerReader, gpus: GpuReader, clock: Clock
+    ) -> None:
+        self._chat, self._engines, self._containers = chat, engines, containers
+        self._gpus, self._clock = gpus, clock
+
+    def unrunnable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
+        """Gate id -> why it could not run, found before anything starts; empty = all can."""
+        found = {g.id: why for g in suite.gates if (why := self._why_not(suite, g, target))}
+        return found | self._unloggable(suite, target)
+
+    def _why_not(self, suite: Suite, gate: Gate, target: GateTarget) -> str:
+        recipe = target.recipe
+        if gate.routed and not target.routed_url:
+            return "there is no way through the gateway to this serve"
+        if gate.generates:
+            need, limit = gate.prompt_tokens_at_least + sum(budgets(gate, recipe)), recipe.envelope.context_tokens
+            if need > limit:
+                return f"prompt floor and budgets need {need:,} tokens, the recipe's context is {limit:,}"
+            if recipe.engine is EngineKind.OPENAI and recipe.thinking in ("on", "off"):
+                return f"thinking = {recipe.thinking} has no control on a generic OpenAI server"
+        return self._no_reserve(suite, gate, target) if gate.kind == "reserve" else ""
+
+    def _no_reserve(self, suite: Suite, gate: Gate, target: GateTarget) -> str:
+        if not target.recipe.gpus.select:
+            return "the recipe names no GPU, so there is no reserve to measure; use a suite without this gate"
+        if not target.reserve_needed_mib:
+            return "no reserve is set: neither the recipe's reserve.mib_per_gpu nor the box's policies.reserve_mib"
+        before = suite.gates[: suite.gates.index(gate)]
+        if gate.when == "after-work" and not any(g.generates for g in before):
+            return "when = after-work, but no gate before it makes the model work"
+        seen = self._gpus.read()
+        return f"GPUs cannot be read: {seen.reason}" if seen.state == "error" else ""
+
+    def _unloggable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
+        audits = [g.id for g in suite.gates if g.kind == "log-audit"]
+        if not audits or not target.container_id:
+            return {}
+        if self._containers.inspect(target.container_id).log_driver != "none":
+            return {}
+        return {g: "the container's log driver is none, so nothing can be read" for g in audits}
+
+    def run(
+        self, suite: Suite, target: GateTarget, on_event: OnEvent, cancelled: Callable[[], bool]
+    ) -> tuple[GateResult, ...]:
+        """All gates in order, each exactly one result. Never raises for what the serve or the network does.
+
+        `cancelled` is asked between requests: a request under way ends by itself or by its timeout.
+        """
+        cannot = self._cannot(suite, target)
+        session = self._session(target)
+        results: list[GateResult] = []
+        for gate in suite.gates:
+            began = self._clock.monotonic_s()
+            if cancelled():
+                result = _result(gate, Verdict.CANCELLED, "cancelled before it ran")
+            elif gate.id in cannot:
+                result = _result(gate, Verdict.UNRUNNABLE, cannot[gate.id])
+            else:
+                result = self._gate(session, gate, on_event, cancelled, began)
+            results.append(result)
+            on_event(result)
+        return tuple(results)
+
+    def _cannot(self, suite: Suite, target: GateTarget) -> dict[str, str]:
+        try:
+            return self.unrunnable(suite, target)
+        except AnvilError as why:
+            return {g.id: f"the container cannot be read: {why}" for g in suite.gates if g.kind == "log-audit"}
+
+    def _session(self, target: GateTarget) -> Session:
+        now = self._clock.utc()
+        session = Session(
+            target, self._chat, self._engines, self._containers, self._gpus, self._clock, f"{now:%Y%m%dT%H%M%S.%f}"
+        )
+        session.memory["began_ns"] = epoch_ns(now.isoformat())
+        try:
+            session.began = self._containers.inspect(target.container_id)
+        except AnvilError as why:
+            session.began_error = f"the container could not be read when the gates began: {why}"
+        return session
+
+    def _gate(
+        self, session: Session, gate: Gate, on_event: OnEvent, cancelled: Callable[[], bool], began: float
+    ) -> GateResult:
+        since_ns = epoch_ns(self._clock.utc().isoformat())
+        findings: list[Finding] = []
+        of = gate.repeat if gate.generates else 1
+        on_event(GateProgress(gate.id, gate.kind, 0, of))
+        while len(findings) < of and not (findings and (session.dead or cancelled())):
+            findings.append(self._once(session, gate, len(findings) + 1))
+            on_event(GateProgress(gate.id, gate.kind, len(findings), of))
+        result = judge(gate, findings, self._clock.monotonic_s() - began)
+        if gate.generates and result.verdict in (Verdict.FAILED, Verdict.ERRORED):
+            return replace(result, reason=result.reason + log_meanwhile(session, since_ns))
+        return result
+
+    def _once(self, session: Session, gate: Gate, n: int) -> Finding:
+        if not gate.generates:
+            return OPERATIONAL[gate.kind](session, gate)
+        if session.dead:
+            return Finding(Judged("errored", None, session.dead), ())
+        return FUNCTIONAL[gate.kind](session, gate, n)
+
+
+def judge(gate: Gate, findings: Sequence[Finding], elapsed_s: float) -> GateResult:
+    """One verdict over the repeats that were made; fewer than asked for means that the gate was cut short."""
+    of = gate.repeat if gate.generates else 1
+    need = gate.pass_at_least or of
+    outcomes = [f.judged.outcome for f in findings]
+    passed, wrong = outcomes.count("ok"), outcomes.count("failed")
+    if passed >= need:
+        verdict = Verdict.PASSED
+    elif wrong > of - need:
+        verdict = Verdict.FAILED
+    elif "errored" in outcomes:
+        verdict = Verdict.ERRORED
+    elif len(findings) < of:
+        verdict = Verdict.CANCELLED
+    else:
+        verdict = Verdict.UNSUPPORTED if "unsupported" in outcomes else Verdict.UNVERIFIED
+    return GateResult(
+        gate.id, gate.kind, verdict, _reason(findings, verdict, passed, of), passed, of, elapsed_s,
+        failures=tuple(dict.fromkeys(f.judged.failure for f in findings if f.judged.failure)),
+        observations=tuple(o for f in findings for o in f.observations),
+        accepted=verdict in gate.accept,
+    )  # fmt: skip
+
+
+def _reason(findings: Sequence[Finding], verdict: Verdict, passed: int, of: int) -> str:
+    """`k/N` and the note that decided; a passed gate shows what its last repeat measured."""
+    decides = {Verdict.FAILED: "failed", Verdict.PASSED: "ok"}.get(verdict, str(verdict))
+    notes = [(n, f.judged) for n, f in enumerate(findings, 1) if f.judged.outcome == decides and f.judged.note]
+    if verdict is Verdict.CANCELLED:
+        return f"{passed}/{of}, cancelled after {len(findings)}"
+    if not notes:
+        return f"{passed}/{of}"
+    n, told = notes[-1] if verdict is Verdict.PASSED else notes[0]
+    where = f"request {n}: " if of > 1 else ""
+    what = f"{told.failure}: " if told.failure else ""
+    return f"{passed}/{of}; {where}{what}{told.note}"
+
+
+def _result(gate: Gate, verdict: Verdict, reason: str) -> GateResult:
+    return GateResult(gate.id, gate.kind, verdict, reason, 0, gate.repeat if gate.generates else 1, 0.0)

@@ -1,0 +1,167 @@
+"""Gates that look at the serve: its model card, its container, its log, the memory it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from anvil_tui.core import verdicts
+from anvil_tui.core.box import MIB, Container, Gpu
+from anvil_tui.core.engine_log import classify
+from anvil_tui.core.errors import AnvilError, NotFound
+from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation
+from anvil_tui.core.times import epoch_ns
+from anvil_tui.core.verdicts import OK, Judged, failed, shown
+from anvil_tui.ports import LogLine
+from anvil_tui.service.gates import prompts
+from anvil_tui.service.gates.session import Finding, Session
+
+LOG_TAIL = 20_000
+LISTED = 20
+FRESH_READING_S = 15.0
+_SUSPECT = ("error", "exception", "traceback", "fatal", "segfault", "abort", "failed")
+
+
+def _finding(judged: Judged, **raw: Any) -> Finding:
+    raw["outcome"] = judged.outcome
+    return Finding(judged, (Observation(1, judged.ok, judged.failure, judged.note, raw=raw),))
+
+
+def identity(session: Session, gate: Gate) -> Finding:
+    """The model card names exactly this serve, and its context is the recipe's; routed: the gateway reaches it."""
+    recipe, target = session.target.recipe, session.target
+    seen = session.engines.read(recipe.engine, target.port, target.api_key)
+    raw = {key: getattr(seen, key) for key in ("served", "context_tokens", "http", "version")}
+    if seen.http != "ready":
+        note = f"{session.death() or seen.http}: {seen.reason or 'the engine is not ready'}"
+        return _finding(Judged("errored", None, note), **raw)
+    judged = verdicts.identity(
+        seen.served, seen.context_tokens, recipe.served_name, recipe.served_aliases, recipe.envelope.context_tokens
+    )
+    card = _finding(judged, **raw)
+    if not judged.ok or not gate.routed:
+        return card
+    routed, _ = session.ask(gate, 2, lambda a: OK, messages=(prompts.user(prompts.SMOKE),))
+    return Finding(routed.judged, (*card.observations, *routed.observations))
+
+
+def container_state(session: Session, gate: Gate) -> Finding:
+    """Nothing happened to the container since the suite began: same start, no restart, no memory kill."""
+    began = session.began
+    if began is None:
+        return _finding(Judged("errored", None, session.began_error))
+    try:
+        now = session.containers.inspect(session.target.container_id)
+    except NotFound as why:
+        return _finding(failed(FailureClass.CHECK, f"the container is gone: {why}"))
+    except AnvilError as why:
+        return _finding(Judged("errored", None, str(why)))
+    keys = ("status", "started_at", "restart_count", "oom_killed", "exit_code")
+    raw = {key: [getattr(began, key), getattr(now, key)] for key in keys}
+    return _finding(verdicts.check(_changed(began, now)), **raw)
+
+
+def _changed(began: Container, now: Container) -> str | None:
+    if now.oom_killed:
+        return "a process of the container was killed for memory"
+    if not now.running:
+        return f"the container is {now.status}, exit code {now.exit_code}"
+    if now.started_at != began.started_at:
+        return f"the container was started again at {now.started_at} (before: {began.started_at})"
+    if (now.restart_count or 0) != (began.restart_count or 0):
+        return f"restart count went from {began.restart_count} to {now.restart_count}"
+    return None
+
+
+def log_audit(session: Session, gate: Gate) -> Finding:
+    """No fatal line since the container started. Lines that only look like errors are listed, not judged."""
+    try:
+        lines = session.containers.logs(session.target.container_id, tail=LOG_TAIL)
+    except AnvilError as why:
+        return _finding(Judged("unverified", None, f"the log cannot be read: {why}"))
+    started = session.began.started_at if session.began else None
+    lines = since(lines, epoch_ns(started))
+    classes = [(classify(session.target.recipe.engine, line.text), line) for line in lines]
+    fatal = [line for cls, line in classes if cls == "fatal"]
+    suspect = [line for cls, line in classes if cls == "unknown" and any(w in line.text.lower() for w in _SUSPECT)]
+    raw: dict[str, Any] = {"lines": len(lines), "whole": len(lines) < LOG_TAIL}
+    raw |= {f"{word}_lines": sum(cls == word for cls, _ in classes) for word in ("config", "request", "watch")}
+    raw["suspect"] = [session.safe(line.text) for line in suspect[:LISTED]]
+    raw["fatal"] = [session.safe(line.text) for line in fatal[:LISTED]]
+    if fatal:
+        newer = len(since(fatal, session.memory.get("began_ns")))
+        note = f"{len(fatal)} fatal lines ({newer} since the gates began), first: {shown(fatal[0].text)}"
+        return _finding(failed(FailureClass.CHECK, session.safe(note)), **raw)
+    note = f"{len(lines)} lines, none fatal; {len(suspect)} unknown lines look like errors"
+    return _finding(Judged("ok", None, note), **raw)
+
+
+def since(lines: Sequence[LogLine], start_ns: int | None) -> tuple[LogLine, ...]:
+    """Lines stamped at or after a moment; a line without a stamp is kept."""
+    stamped = ((line, epoch_ns(line.at)) for line in lines)
+    return tuple(line for line, at in stamped if start_ns is None or at is None or at >= start_ns)
+
+
+def log_meanwhile(session: Session, start_ns: int | None) -> str:
+    """What the engine itself said while a gate failed: the first line of note, or nothing."""
+    try:
+        lines = since(session.containers.logs(session.target.container_id, tail=LOG_TAIL), start_ns)
+    except AnvilError as why:
+        return f"; its log cannot be read: {why}"
+    kind = session.target.recipe.engine
+    told = [line for line in lines if line.at and classify(kind, line.text) not in ("benign", "unknown")]
+    told.sort(key=lambda line: classify(kind, line.text) != "fatal")
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return f"; probable cause in its log: {session.safe(shown(told[0].text))}{more}" if told else ""
+
+
+def reserve(session: Session, gate: Gate) -> Finding:
+    """Every GPU of the serve keeps the reserve free: now and, after work, at the least that was seen."""
+    gpus, why = _granted(session)
+    if why:
+        return _finding(Judged("errored", None, why))
+    session.note_memory()
+    need, recipe = session.target.reserve_needed_mib, session.target.recipe
+    if blind := [gpu.uuid for gpu in gpus if gpu.uuid not in session.least_free]:
+        return _finding(Judged("unverified", None, f"{blind[0]} does not report its free memory"))
+    free = {str(g.uuid): (g.free_bytes or 0) // MIB for g in gpus}
+    least = {uuid: session.least_free[uuid] // MIB for uuid in free}
+    judged_by = least if gate.when == "after-work" else free
+    raw = {"free_mib": free, "least_free_mib": least, "reserve_mib": need, "when": gate.when}
+    short = min(judged_by, key=lambda uuid: judged_by[uuid])
+    note = f"{judged_by[short]:,} MiB free on {short}, reserve {need:,} MiB, {gate.when}"
+    if judged_by[short] >= need:
+        return _finding(Judged("ok", None, note), **raw)
+    if recipe.reserve.waived_on:
+        scope = f", {recipe.reserve.waiver_scope}" if recipe.reserve.waiver_scope else ""
+        return _finding(Judged("ok", None, f"{note}: short, waived on {recipe.reserve.waived_on}{scope}"), **raw)
+    return _finding(failed(FailureClass.CHECK, f"{note}: short by {need - judged_by[short]:,} MiB"), **raw)
+
+
+def _granted(session: Session) -> tuple[list[Gpu], str]:
+    """The GPUs that the container really holds, in a reading taken after now; or why there is none."""
+    asked = session.clock.monotonic_s()
+    seen = session.gpus.read()
+    while not (seen.ok and seen.at_s is not None and seen.at_s >= asked):
+        if session.clock.monotonic_s() > asked + FRESH_READING_S:
+            return [], f"no new GPU reading within {FRESH_READING_S:.0f} s: {seen.reason or 'the reader is stale'}"
+        session.clock.sleep(0.05)
+        seen = session.gpus.read()
+    gpus = seen.value.gpus if seen.value else ()
+    grant = session.began.gpus if session.began else None
+    if grant is None or grant.effective in ("none", "unknown"):
+        return [], session.began_error or f"the container's GPUs are {grant.effective if grant else 'unknown'}"
+    mine = [g for g in gpus if grant.effective == "all" or g.uuid in grant.uuids]
+    lost = next((g for g in mine if g.state != "ok"), None)
+    missing = set(grant.uuids) - {g.uuid for g in mine}
+    if lost or missing or not mine:
+        return [], f"GPU {lost.uuid if lost else ', '.join(sorted(missing)) or 'of the container'} cannot be read"
+    return mine, ""
+
+
+OPERATIONAL: Mapping[GateKind, Callable[[Session, Gate], Finding]] = {
+    "identity": identity,
+    "log-audit": log_audit,
+    "container-state": container_state,
+    "reserve": reserve,
+}

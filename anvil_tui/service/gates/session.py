@@ -1,0 +1,184 @@
+"""One run of a suite against one serve: where requests go, what they cost, and what was seen meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from anvil_tui.core.box import MIB, Container
+from anvil_tui.core.chat import ChatAnswer, ChatRequest, decode_seeds_tok_s, decode_tok_s
+from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.gates import FailureClass, Gate, Observation
+from anvil_tui.core.recipe import EngineKind, Recipe
+from anvil_tui.core.redact import redact
+from anvil_tui.core.verdicts import Judged, delivered, failed
+from anvil_tui.ports import ChatClient, Clock, ContainerReader, EngineReader, GpuReader
+
+EXCERPT_BYTES = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class GateTarget:
+    """The serve under test. `container_id` is empty while only a plan is made.
+
+    `base_url` is the engine's own port; `routed_url` its private way through the gateway, ending in
+    `/@SLOT`. `reserve_mib` is the box's standing reserve per GPU; the recipe may ask for more.
+    """
+
+    recipe: Recipe
+    container_id: str
+    base_url: str
+    api_key: str | None
+    routed_url: str | None = None
+    routed_key: str | None = None
+    reserve_mib: int = 0
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.base_url).port or 0
+
+    @property
+    def reserve_needed_mib(self) -> int:
+        return max(self.recipe.reserve.mib_per_gpu, self.reserve_mib)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one repeat of a gate came to, and the requests or readings behind it."""
+
+    judged: Judged
+    observations: tuple[Observation, ...]
+
+
+def budgets(gate: Gate, recipe: Recipe) -> tuple[int, int]:
+    """(visible, reasoning) tokens: the gate's own, else those the recipe is qualified with."""
+    visible = gate.visible_tokens if gate.visible_tokens is not None else recipe.budgets.visible_tokens
+    reasoning = gate.reasoning_tokens if gate.reasoning_tokens is not None else recipe.budgets.reasoning_tokens
+    return visible, reasoning
+
+
+def thinking_control(recipe: Recipe) -> Mapping[str, Any]:
+    """The request fields that ask this engine for the recipe's thinking; empty for `none`."""
+    wanted = recipe.thinking
+    if wanted == "none":
+        return {}
+    if wanted in ("on", "off"):
+        return {"chat_template_kwargs": {"enable_thinking": wanted == "on"}}
+    if recipe.engine is EngineKind.LLAMACPP:
+        return {"chat_template_kwargs": {"reasoning_effort": wanted}}
+    return {"reasoning_effort": wanted}
+
+
+@dataclass(slots=True)
+class Session:
+    """State of one run. `salt` makes prompts of this run unlike those of any other.
+
+    `began` is the container as it was before the first gate; `least_free` the smallest free bytes seen
+    per GPU; `dead` says why no request can be answered any more.
+    """
+
+    target: GateTarget
+    chat: ChatClient
+    engines: EngineReader
+    containers: ContainerReader
+    gpus: GpuReader
+    clock: Clock
+    salt: str
+    began: Container | None = None
+    began_error: str = ""
+    dead: str = ""
+    least_free: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+
+    def ask(
+        self, gate: Gate, n: int, check: Callable[[ChatAnswer], Judged], **request: Any
+    ) -> tuple[Finding, ChatAnswer]:
+        """One request: sent, judged as delivered, then checked for its content."""
+        recipe, target = self.target.recipe, self.target
+        limit = request.pop("max_tokens", None) or sum(budgets(gate, recipe))
+        control = thinking_control(recipe)
+        made = ChatRequest(recipe.served_name, max_tokens=limit, extra=control, **request)
+        url, key = (
+            (target.routed_url or "", target.routed_key) if gate.routed else (target.base_url, target.api_key)
+        )
+        sent_at = self.clock.utc().isoformat()
+        answer = self.chat.chat(url, made, api_key=key, timeout_s=gate.timeout_s)
+        judged = delivered(answer, limit, thinking_off=recipe.thinking == "off")
+        if judged.ok and gate.routed:
+            judged = self._came_from_the_slot(answer)
+        judged = check(answer) if judged.ok else judged
+        judged = self._with_death(judged, answer)
+        self.note_memory()
+        raw = {"sent_at": sent_at, "max_tokens": limit, "thinking": dict(control), "routed": gate.routed}
+        return Finding(judged, (self._observation(n, judged, answer, raw),)), answer
+
+    def _came_from_the_slot(self, answer: ChatAnswer) -> Judged:
+        slot = (self.target.routed_url or "").rsplit("/@", 1)[-1]
+        by = answer.headers.get("x-anvil-backend", "")
+        if by == slot:
+            return Judged("ok")
+        return failed(
+            FailureClass.IDENTITY, f"answered by {by or 'a backend that does not say its name'}, not {slot}"
+        )
+
+    def _with_death(self, judged: Judged, answer: ChatAnswer) -> Judged:
+        """A broken request after which the container is gone was no network trouble: say so."""
+        if answer.error is None or (answer.error == "http" and (answer.status or 0) < 500):
+            return judged
+        self.dead = self.dead or self.death()
+        if not self.dead:
+            return judged
+        return Judged("errored", judged.failure, f"{self.dead}; {judged.note}")
+
+    def death(self) -> str:
+        """Why the container that was there at the beginning serves no more; empty while it runs."""
+        try:
+            now = self.containers.inspect(self.target.container_id)
+        except AnvilError as why:
+            return f"the container cannot be read: {why}"
+        if not now.running:
+            oom = {True: ", killed for memory", False: "", None: ", memory kill unknown"}[now.oom_killed]
+            return f"the engine died: container {now.status}, exit code {now.exit_code}{oom}"
+        if self.began and now.started_at != self.began.started_at:
+            return f"the engine died and was started again at {now.started_at}"
+        return ""
+
+    def note_memory(self) -> None:
+        """Keep the least free memory of every GPU; a lazy allocation shows only after work."""
+        seen = self.gpus.read()
+        for gpu in seen.value.gpus if seen.ok and seen.value else ():
+            if gpu.uuid and gpu.state == "ok" and gpu.free_bytes is not None:
+                self.least_free[gpu.uuid] = min(gpu.free_bytes, self.least_free.get(gpu.uuid, gpu.free_bytes))
+
+    def _observation(self, n: int, judged: Judged, answer: ChatAnswer, raw: dict[str, Any]) -> Observation:
+        excerpt = answer.content or answer.raw_excerpt
+        raw |= {
+            "outcome": judged.outcome,
+            "status": answer.status,
+            "model": answer.model,
+            "finish_reason": answer.finish_reason,
+            "cached_tokens": answer.cached_tokens,
+            "reasoning_characters": len(answer.reasoning),
+            "client_queue_s": answer.client_queue_s,
+            "end_s": answer.end_s,
+            "decode_seeds_tok_s": decode_seeds_tok_s(answer),
+            "token_times_s": [round(t, 6) for t in answer.token_times_s],
+            "tool_calls": [
+                {"id": c.id, "name": c.name, "arguments": self.safe(c.arguments)} for c in answer.tool_calls
+            ],
+            "notes": list(answer.notes),
+            "least_free_mib": {uuid: free // MIB for uuid, free in self.least_free.items()},
+        }
+        return Observation(
+            n=n, ok=judged.ok, failure=judged.failure, note=self.safe(judged.note),
+            prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens,
+            ttft_any_s=answer.ttft_any_s, ttft_visible_s=answer.ttft_visible_s, e2e_s=answer.e2e_s,
+            decode_tok_s=decode_tok_s(answer), excerpt=self.safe(excerpt), raw=raw,
+        )  # fmt: skip
+
+    def safe(self, text: str) -> str:
+        """Foreign text as it may be kept: without secrets, at most `EXCERPT_BYTES`."""
+        known = [k for k in (self.target.api_key, self.target.routed_key) if k]
+        return redact(text, known).encode()[:EXCERPT_BYTES].decode(errors="ignore")

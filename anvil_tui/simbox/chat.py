@@ -1,0 +1,262 @@
+"""A chat completion from request to last byte: answer, budget, pacing, faults; shapes are the dialect's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from anvil_tui.simbox import spoil, tokens
+from anvil_tui.simbox.answer import Answer, answer, reason
+from anvil_tui.simbox.http import Cut, Reply, json_reply
+
+if TYPE_CHECKING:
+    from anvil_tui.simbox.engine import Engine
+
+CHUNK_WALL_S = 0.004  # shorter than this between chunks, an event loop cannot pace
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request, read. `budget` is the completion tokens it may use; `body` is what the client sent."""
+
+    id: str
+    model: str
+    body: Mapping[str, Any]
+    prompt_tokens: int
+    budget: int
+    asked_tokens: int | None
+    images: int
+    answer: Answer
+    created: int
+    stream: bool
+    include_usage: bool
+
+    @property
+    def tokens(self) -> list[tuple[str, str]]:
+        """Completion tokens within the budget as (channel, text). Channels: reasoning, content, or `call N`."""
+        made = [("reasoning", t) for t in tokens.pieces(self.answer.reasoning)]
+        made += [("content", t) for t in tokens.pieces(self.answer.content)]
+        for n, call in enumerate(self.answer.calls):
+            made += [(f"call {n}", t) for t in tokens.pieces(call.arguments)]
+        return made[: self.budget]
+
+    def finish(self, made: list[tuple[str, str]]) -> str:
+        whole = len(tokens.pieces(self.answer.reasoning)) + len(tokens.pieces(self.answer.content))
+        whole += sum(len(tokens.pieces(c.arguments)) for c in self.answer.calls)
+        if len(made) < whole:
+            return "length"
+        return "tool_calls" if self.answer.calls else "stop"
+
+
+def read_job(engine: Engine, body: Mapping[str, Any]) -> Job:
+    """Tokens, budget and answer of one request."""
+    messages, tools = body["messages"], body.get("tools") or ()
+    engine.requests += 1
+    prompt = tokens.count_prompt(messages, tools)
+    asked = body.get("max_completion_tokens") or body.get("max_tokens") or body.get("n_predict")
+    given = answer(messages, tools, body.get("tool_choice"), body.get("response_format"))
+    if engine.profile.reasoning and _thinks(body):
+        given = replace(given, reasoning=reason(given, engine.profile.reasoning_tokens))
+    options = body.get("stream_options") or {}
+    return Job(
+        id=f"chatcmpl-{engine.rng.getrandbits(128):032x}",
+        model=str(body.get("model") or engine.served[0]),
+        body=body,
+        prompt_tokens=prompt,
+        budget=int(asked) if isinstance(asked, int) and asked > 0 else max(1, engine.context - prompt),
+        asked_tokens=asked if isinstance(asked, int) else None,
+        images=sum(tokens.images_of(m) for m in messages if isinstance(m, dict)),
+        answer=spoil.answer(given, engine.faults, body),
+        created=int(time.time()),
+        stream=bool(body.get("stream")),
+        include_usage=bool(options.get("include_usage")),
+    )
+
+
+def _thinks(body: Mapping[str, Any]) -> bool:
+    options = body.get("chat_template_kwargs") or {}
+    off = options.get("enable_thinking") is False or options.get("thinking") is False
+    return not off and body.get("reasoning_effort") != "none"
+
+
+async def complete(engine: Engine, job: Job) -> Reply:
+    if job.stream:
+        return Reply(200, kind="text/event-stream; charset=utf-8", stream=_stream(engine, job))
+    made: list[tuple[str, str]] = []
+    async with aclosing(_generate(engine, job)) as groups:
+        async for group in groups:
+            made += group
+    if "stream_error" in engine.faults:
+        return engine.dialect.error(
+            500,
+            "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+            "InternalServerError",
+        )
+    return json_reply(200, _whole(engine, job, made))
+
+
+def _whole(engine: Engine, job: Job, made: list[tuple[str, str]]) -> dict[str, Any]:
+    d = engine.dialect
+    content, reasoning = _text(made, "content"), _text(made, "reasoning")
+    calls = [
+        {
+            "id": _call_id(job, n),
+            "type": "function",
+            "function": {"name": c.name, "arguments": _text(made, f"call {n}")},
+        }
+        for n, c in enumerate(job.answer.calls)
+    ]
+    finish = job.finish(made)
+    return {
+        "id": job.id,
+        "object": "chat.completion",
+        "created": job.created,
+        "model": job.model,
+        "choices": [d.choice(d.message(job, content, reasoning, calls), finish)],
+        "usage": d.usage(job, len(made), sum(c == "reasoning" for c, _ in made)),
+        **d.extras(engine, job, len(made)),
+    }
+
+
+def _text(made: list[tuple[str, str]], channel: str) -> str:
+    return "".join(t for c, t in made if c == channel)
+
+
+def _call_id(job: Job, n: int) -> str:
+    return f"call_{job.id[9:25]}{n}"
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What a stream has sent so far."""
+
+    made: list[tuple[str, str]] = field(default_factory=list)
+    begun: set[int] = field(default_factory=set)
+
+
+async def _stream(engine: Engine, job: Job) -> AsyncGenerator[bytes, None]:
+    d, sent = engine.dialect, _Sent()
+    yield _chunk(job, [d.stream_choice(d.first_delta(), None)])
+    async with aclosing(_generate(engine, job)) as groups:
+        async for group in groups:
+            for delta in _deltas(engine, job, group, sent):
+                yield _chunk(job, [d.stream_choice(delta, None)])
+            sent.made += group
+            if "stream_cut" in engine.faults:
+                raise Cut("fault: the stream ends here")
+            if "stream_error" in engine.faults:
+                yield _stream_error(engine)
+                return
+    used = d.usage(job, len(sent.made), sum(c == "reasoning" for c, _ in sent.made))
+    extras = d.extras(engine, job, len(sent.made))
+    yield _chunk(job, [d.stream_choice({}, job.finish(sent.made))], {} if job.include_usage else extras)
+    if job.include_usage:
+        yield _chunk(job, [], {"usage": used, **extras})
+    yield b"data: [DONE]\n\n"
+
+
+def _stream_error(engine: Engine) -> bytes:
+    body = engine.dialect.error_body(500, "EngineCore encountered an issue.", "InternalServerError")
+    return b"data: " + json.dumps(body if "error" in body else {"error": body}).encode() + b"\n\n"
+
+
+def _deltas(engine: Engine, job: Job, group: list[tuple[str, str]], sent: _Sent) -> list[dict[str, Any]]:
+    """One delta a run of tokens of the same channel."""
+    runs: list[tuple[str, str]] = []
+    for channel, text in group:
+        if runs and runs[-1][0] == channel:
+            runs[-1] = (channel, runs[-1][1] + text)
+        else:
+            runs.append((channel, text))
+    return [_delta(engine, job, channel, text, sent) for channel, text in runs]
+
+
+def _delta(engine: Engine, job: Job, channel: str, text: str, sent: _Sent) -> dict[str, Any]:
+    if not channel.startswith("call "):
+        return engine.dialect.delta(channel, text)
+    n = int(channel[5:])
+    first = n not in sent.begun
+    sent.begun.add(n)
+    return {"tool_calls": [engine.dialect.tool_delta(n, _call_id(job, n), job.answer.calls[n].name, text, first)]}
+
+
+def _chunk(job: Job, choices: list[dict[str, Any]], more: Mapping[str, Any] | None = None) -> bytes:
+    head = {"id": job.id, "object": "chat.completion.chunk", "created": job.created, "model": job.model}
+    return b"data: " + json.dumps({**head, "choices": choices, **(more or {})}).encode() + b"\n\n"
+
+
+@asynccontextmanager
+async def _turn(engine: Engine) -> AsyncGenerator[None, None]:
+    """Wait for a scheduler slot; count waiting and running."""
+    stats = engine.stats
+    stats.waiting += 1
+    try:
+        await engine.slots.acquire()
+    finally:
+        stats.waiting -= 1
+    stats.running += 1
+    engine.busy()
+    try:
+        yield
+    finally:
+        engine.slots.release()
+        stats.running -= 1
+        engine.busy()
+
+
+async def _generate(engine: Engine, job: Job) -> AsyncGenerator[list[tuple[str, str]], None]:
+    """Groups of tokens at the engine's pace. Counters move with them."""
+    stats, pace, made = engine.stats, engine.pace, job.tokens
+    begun = pace.now()
+    done = 0
+    async with _turn(engine):
+        stats.kv_tokens += job.prompt_tokens
+        try:
+            await _prefill(engine, job)
+            stats.ttft.add(pace.now() - begun)
+            rate = engine.profile.decode_rate(job.prompt_tokens) / (1 + 0.35 * (stats.running - 1))
+            size = max(engine.profile.tokens_a_step, math.ceil(rate * pace.scale * CHUNK_WALL_S))
+            while done < len(made):
+                group = made[done : done + size]
+                await engine.unwedged.wait()
+                await pace.sleep(len(group) / rate)
+                _count(engine, len(group), rate)
+                done += len(group)
+                if done >= len(made):
+                    await pace.sleep(float(engine.faults.get("slow_drain", {}).get("seconds", "0")))
+                yield group
+            stats.finished["length" if job.finish(made) == "length" else "stop"] += 1
+        except (GeneratorExit, asyncio.CancelledError):
+            stats.finished["abort"] += 1
+            raise
+        finally:
+            stats.kv_tokens -= job.prompt_tokens + done
+            stats.requests += 1
+            stats.e2e.add(pace.now() - begun)
+            engine.dialect.after(engine, job, done)
+
+
+async def _prefill(engine: Engine, job: Job) -> None:
+    rate = engine.profile.prefill_rate(job.prompt_tokens)
+    engine.touch("kernels")
+    if job.images:
+        engine.touch("media")
+    await engine.unwedged.wait()
+    await engine.pace.sleep(0.03 + job.prompt_tokens / rate)
+    engine.stats.prompt += job.prompt_tokens
+    engine.stats.prompt_s += job.prompt_tokens / rate
+
+
+def _count(engine: Engine, made: int, rate: float) -> None:
+    stats = engine.stats
+    stats.generation += made
+    stats.kv_tokens += made
+    stats.decode_s += made / rate
+    stats.steps += math.ceil(made / engine.profile.tokens_a_step)
+    stats.last_rate = rate

@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import Literal
 
 from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
+from anvil_tui.core.engine_log import LoadPhase
 from anvil_tui.core.journal import OperationView
+from anvil_tui.core.progress import Trail
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.workspace import Workspace
@@ -162,7 +164,12 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything the console knows at one moment. `now_s` is monotonic, `now_utc` the wall clock."""
+    """Everything the console knows at one moment. `now_s` is monotonic, `now_utc` the wall clock.
+
+    By container id: `trails` holds what was learnt of each engine over several readings, `loads` where a load
+    is in its log. `stored` holds the exact recipes of recorded serves by digest; `images` the local image id
+    of a pinned reference (None = not here); `source_errors` why a file of the state could not be read.
+    """
 
     workspace: Workspace
     read_only: bool
@@ -173,9 +180,14 @@ class World:
     host: Reading[Host] = Reading.unknown("not read yet", "host")
     containers: Reading[tuple[Container, ...]] = Reading.unknown("not read yet", "docker")
     engines: Mapping[str, Reading[Engine]] = field(default_factory=dict)
+    trails: Mapping[str, Trail] = field(default_factory=dict)
+    loads: Mapping[str, LoadPhase] = field(default_factory=dict)
     gateway: Reading[Gateway] = Reading.unknown("not read yet", "gateway")
     record: BoxRecord = BoxRecord()
     recipes: tuple[RecipeFile, ...] = ()
+    stored: Mapping[str, Recipe] = field(default_factory=dict)
+    images: Mapping[str, str | None] = field(default_factory=dict)
+    source_errors: Mapping[str, str] = field(default_factory=dict)
     suites: tuple[str, ...] = ()
     operations: tuple[OperationView, ...] = ()
     lease: Lease | None = None
@@ -187,6 +199,13 @@ class World:
 
     def recipe(self, recipe_id: str) -> Recipe | None:
         return next((f.recipe for f in self.recipes if f.recipe and f.recipe.id == recipe_id), None)
+
+    def exact_recipe(self, digest: str, recipe_id: str) -> Recipe | None:
+        """The recipe as it was when a serve was made, wherever it is still known."""
+        if digest in self.stored:
+            return self.stored[digest]
+        now = self.recipe(recipe_id)
+        return now if now and now.digest() == digest else None
 
     def serve(self, container_id: str) -> Serve | None:
         return next((s for s in self.serves if s.container.id == container_id), None)

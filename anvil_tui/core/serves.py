@@ -1,0 +1,249 @@
+"""What runs, seen as serves: phase, lights, position and requests in flight of each. Pure.
+
+Recorded serves are always shown, also when their container is gone; containers that operations made and did
+not record yet, and foreign containers that hold GPUs, are shown beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from anvil_tui.core.box import Container, Engine, Gpu
+from anvil_tui.core.exit_cause import ExitCause, exit_cause, stop_requested
+from anvil_tui.core.journal import OperationView
+from anvil_tui.core.lights import lights
+from anvil_tui.core.problems import problems
+from anvil_tui.core.progress import MISSES
+from anvil_tui.core.readiness import readiness
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.times import age_s, parse_time
+from anvil_tui.core.world import Phase, Serve, ServeRecord, World
+
+OPERATION_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe-digest"
+LOOP_RESTARTS, LOOP_UPTIME_S = 3, 60.0
+
+Position = Literal["incumbent", "rollback", "candidate", "foreign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a serve answers: its engine kind, loopback port, slot and role; `recipe` is the exact one."""
+
+    recipe: Recipe
+    port: int
+    slot: str
+    role: str
+
+
+def derive(world: World) -> World:
+    """The world with `serves`, `rollbacks` and `problems` (and `alive` of operations) set from the rest."""
+    holder = world.lease.operation if world.lease else ""
+    operations = tuple(replace(o, alive=bool(holder) and o.id == holder) for o in world.operations)
+    world = replace(world, operations=operations)
+    world = replace(world, serves=tuple(_serve(world, c) for c in _shown(world)))
+    world = replace(world, rollbacks={r.name: readiness(world, r) for r in world.workspace.roles})
+    return replace(world, problems=tuple(problems(world)))
+
+
+def seat_of(world: World, container: Container) -> Seat | None:
+    """The seat of one of our containers, recorded or not; None when its exact recipe or port is not known."""
+    record = world.record.serves.get(container.id)
+    if record:
+        recipe = world.exact_recipe(record.recipe_digest, record.recipe_id)
+        return Seat(recipe, record.port, record.slot, record.role) if recipe else None
+    made = world.exact_recipe(container.labels.get(DIGEST_LABEL, ""), container.labels.get("anvil.recipe", ""))
+    if made is None:
+        return None
+    for role in world.workspace.roles:
+        for slot in role.slots:
+            argv = made.filled_argv(slot.port)
+            if argv and container.argv[-len(argv) :] == argv and str(slot.port) in " ".join(argv):
+                return Seat(made, slot.port, slot.name, role.name)
+    return None
+
+
+def _shown(world: World) -> Iterable[Container]:
+    seen = {c.id: c for c in world.containers.value or ()}
+    for record in world.record.serves.values():
+        status = "missing" if world.containers.ok else "unknown"
+        absent = Container(record.container_id, record.recipe_id, status, record.image_id, "")
+        yield seen.pop(record.container_id, absent)
+    for c in seen.values():
+        holds = c.gpus.effective != "none" and c.status not in ("created", "exited", "dead")
+        if OPERATION_LABEL in c.labels or holds:
+            yield c
+
+
+def _serve(world: World, c: Container) -> Serve:
+    record = world.record.serves.get(c.id)
+    seat = seat_of(world, c)
+    role = record.role if record else seat.role if seat else ""
+    recipe = seat.recipe if seat else None
+    engine = world.engines.get(c.id) if c.running else None
+    engine = engine or Reading.unknown("not asked yet" if c.running else f"container is {c.status}", "engine")
+    cause = exit_cause(c, stop_requested(c, world.operations, role)) if c.status in ("exited", "dead") else None
+    trail = world.trails.get(c.id)
+    serve = Serve(
+        c, Phase.FOREIGN, lights(c, cause, engine, record, recipe, trail), record, recipe, engine,
+        position_of(world, c), in_flight=_in_flight(world, c, record, seat),
+    )  # fmt: skip
+    phase, why = _phase(world, serve, role, cause)
+    return replace(serve, phase=phase, why=why)
+
+
+def position_of(world: World, c: Container) -> Position:
+    for held in world.record.roles.values():
+        if held.incumbent == c.id:
+            return "incumbent"
+        if c.id in held.rollback:
+            return "rollback"
+    return "candidate" if c.id in world.record.serves or OPERATION_LABEL in c.labels else "foreign"
+
+
+def _in_flight(world: World, c: Container, record: ServeRecord | None, seat: Seat | None) -> int | None:
+    slot = record.slot if record else seat.slot if seat else ""
+    if not c.running or not slot or not world.gateway.ok or world.gateway.value is None:
+        return None
+    backend = world.gateway.value.backend(slot)
+    return backend.in_flight if backend else None
+
+
+def _phase(world: World, serve: Serve, role: str, cause: ExitCause | None) -> tuple[Phase, str]:
+    c = serve.container
+    if not world.containers.ok:
+        return Phase.LOST, f"containers cannot be read: {world.containers.reason}"
+    if c.status == "missing":
+        return Phase.ABSENT, f"missing: container {c.id[:12]} was removed behind the console; its record is kept"
+    looping = restart_loop(c, world)
+    if serve.position == "foreign":
+        return Phase.FOREIGN, looping or _holds(c)
+    if looping:
+        return Phase.FAILED, looping
+    if not c.running:
+        return _not_running(c, cause)
+    lost = [g for g in lost_gpus(world) if g.uuid in c.gpus.uuids or c.gpus.effective == "all"]
+    if lost:
+        return Phase.LOST, f"gpu_lost: GPU {lost[0].index} ({lost[0].uuid}): {lost[0].reason}"
+    if c.status == "paused":
+        return Phase.FAILED, "paused: the process is frozen"
+    return _alive(world, serve, role)
+
+
+def restart_loop(c: Container, world: World) -> str:
+    """A sentence for a container that its restart policy keeps starting; "" for any other.
+
+    Between two restarts it looks healthy for a moment, so a short run after several restarts counts too.
+    """
+    count = c.restart_count or 0
+    up = age_s(parse_time(c.started_at), world.now_utc)
+    short = c.status == "running" and up is not None and up < LOOP_UPTIME_S
+    if c.status == "restarting" or (count >= LOOP_RESTARTS and short):
+        last = f", last exit {c.exit_code}" if c.exit_code is not None else ""
+        return f"restart_loop: restarted {count} times by its policy{last}; stop it"
+    return ""
+
+
+def lost_gpus(world: World) -> tuple[Gpu, ...]:
+    snapshot = world.gpus.value if world.gpus.ok else None
+    return tuple(g for g in snapshot.gpus if g.state != "ok") if snapshot else ()
+
+
+def _holds(c: Container) -> str:
+    what = ", ".join(c.gpus.uuids) if c.gpus.effective == "uuids" else f"{c.gpus.effective} GPUs"
+    return f"was given {what} ({c.gpus.via})"
+
+
+def _not_running(c: Container, cause: ExitCause | None) -> tuple[Phase, str]:
+    if c.status == "created":
+        return (Phase.FAILED, f"never ran: {c.error[:300]}") if c.error else (Phase.CREATED, "")
+    if c.status == "removing":
+        return Phase.FAILED, f"removing: the daemon has not finished; the name {c.name} stays taken"
+    if c.status == "dead":
+        return Phase.FAILED, f"dead: the daemon could not remove it; the name {c.name} stays taken"
+    if c.status == "exited" and cause:
+        return (Phase.FAILED if cause.alarm else Phase.STOPPED), cause.text
+    return Phase.LOST, c.error or f"the daemon says {c.status!r}"
+
+
+def _alive(world: World, serve: Serve, role: str) -> tuple[Phase, str]:
+    engine, trail = serve.engine.value, world.trails.get(serve.container.id)
+    if engine is None:
+        return Phase.LOADING, serve.engine.reason
+    if engine.http != "ready":
+        if trail and trail.was_ready and trail.misses < MISSES:
+            return _routed(world, serve, role, f"one slow answer: {engine.reason or engine.http}")
+        return _not_ready(world, serve, engine)
+    if serve.lights.identity.state == "bad":
+        have = ", ".join(engine.served)
+        return Phase.FAILED, f"identity_mismatch ({serve.lights.identity.word}): it serves {have}"
+    if serve.lights.identity.state == "unknown":
+        return Phase.LOADING, engine.reason or "no model card yet"
+    if serve.lights.progress.state == "bad":
+        return Phase.FAILED, f"{serve.lights.progress.word}: {engine.running} running, no token progress"
+    return _routed(world, serve, role, "")
+
+
+def _not_ready(world: World, serve: Serve, engine: Engine) -> tuple[Phase, str]:
+    trail, c = world.trails.get(serve.container.id), serve.container
+    said = f": {engine.reason}" if engine.reason else ""
+    if trail and trail.misses >= MISSES and (trail.was_ready or engine.http == "error"):
+        return Phase.FAILED, f"unhealthy: http {engine.http}, {trail.misses} times in a row{said}"
+    limit = serve.recipe.launch.start_deadline_s if serve.recipe else None
+    up = age_s(parse_time(c.started_at), world.now_utc)
+    if limit is not None and up is not None and up > limit:
+        last = f"; last progress: {load_text(world, c.id)}" if c.id in world.loads else ""
+        return Phase.FAILED, f"start_timeout: not ready {up:.0f} s after its start (deadline {limit} s){last}"
+    return Phase.LOADING, load_text(world, c.id) or f"http {engine.http}{said}"
+
+
+def load_text(world: World, container_id: str) -> str:
+    """Where a load is, as its log tells it: `weights 7/9 (78 %)`; "" when nothing is known."""
+    at = world.loads.get(container_id)
+    if at is None:
+        return ""
+    return (
+        f"{at.word} {at.done}/{at.of} ({100 * at.done / at.of:.0f} %)"
+        if at.of and at.done is not None
+        else at.word
+    )
+
+
+def _routed(world: World, serve: Serve, role: str, why: str) -> tuple[Phase, str]:
+    """A ready engine: its phase is what the gateway does with it."""
+    gateway = world.gateway.value if world.gateway.ok else None
+    if gateway is None:
+        return Phase.READY, why or f"gateway cannot be read: {world.gateway.reason}"
+    settings = world.workspace.role(role)
+    targets = {gateway.aliases.get(a, "none") for a in settings.aliases} if settings else set()
+    seat = seat_of(world, serve.container)
+    slot = serve.record.slot if serve.record else seat.slot if seat else ""
+    step = _drain_step(world.operations, role)
+    if slot and slot in targets:
+        return Phase.SERVING, why
+    if step == "retire:running":
+        return Phase.DRAINING, why or f"finishing {_count(serve.in_flight)} requests"
+    if serve.position == "incumbent" and targets == {"hold"}:
+        if step == "drain:running":
+            return Phase.DRAINING, why or f"{_count(serve.in_flight)} in flight"
+        done = step == "drain:done" and serve.in_flight == 0
+        return (Phase.DRAINED if done else Phase.QUIESCED), why
+    return Phase.READY, why
+
+
+def _count(number: int | None) -> str:
+    return "n/a" if number is None else str(number)
+
+
+def _drain_step(operations: tuple[OperationView, ...], role: str) -> str:
+    """`NAME:STATE` of the drain or retire step of the newest operation that moved this role's traffic."""
+    moving = ("quiesce", "drain", "readmit", "promote", "rollback", "unload")
+    newest = next((o for o in reversed(operations) if o.role == role and o.kind in moving), None)
+    if newest is None:
+        return ""
+    steps = [s for s in newest.steps if s.name in ("drain", "retire") and s.state in ("running", "done")]
+    if steps and steps[-1].name == "retire" and newest.outcome is not None:
+        return ""
+    return f"{steps[-1].name}:{steps[-1].state}" if steps else ""

@@ -1,0 +1,225 @@
+"""The whole world as text and as JSON, for the headless `status`. Pure.
+
+Unknown, zero, stale and error are told apart in both: `n/a` and null are unknown, a stale value has its age
+beside it, an error its reason (with the last value, marked). Times are UTC and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC
+from typing import Any
+
+from anvil_tui.core.box import MIB, Backend, Engine, Gpu, GpuSnapshot, KvCapacity
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.text import clean
+from anvil_tui.core.times import parse_time, utc_text, with_zone
+from anvil_tui.core.vram import holder
+from anvil_tui.core.world import Lights, Serve, World
+
+STATUS_SCHEMA = "anvil.status/1"
+# Three missed cadences of each source.
+STALE_S = {"gpus": 6.0, "host": 15.0, "containers": 6.0, "gateway": 3.0, "engine": 9.0}
+
+
+def status_json(world: World) -> dict[str, Any]:
+    """JSON-able. Each reading is an object with state, value, age_s, stale, reason, source."""
+    return {
+        "schema": STATUS_SCHEMA,
+        "at": utc_text(world.now_utc),
+        "box": {"name": world.workspace.box.name, "kind": world.workspace.box.kind, "read_only": world.read_only},
+        "lease": asdict(world.lease) if world.lease else None,
+        "gpus": _reading(world, world.gpus, "gpus"),
+        "host": _reading(world, world.host, "host"),
+        "containers": {**_reading(world, world.containers, "containers"), "value": _count(world)},
+        "gateway": _reading(world, world.gateway, "gateway"),
+        "serves": [_serve_json(world, s) for s in world.serves],
+        "roles": {n: asdict(r) for n, r in world.record.roles.items()},
+        "rollbacks": {n: {**asdict(r), "ready": r.ready} for n, r in world.rollbacks.items()},
+        "operations": [{**asdict(o), "state": o.state} for o in world.operations[-5:]],
+        "recipes": {"usable": sum(f.recipe is not None for f in world.recipes), "errors": _recipe_errors(world)},
+        "problems": list(world.problems),
+    }
+
+
+def _count(world: World) -> int | None:
+    return None if world.containers.value is None else len(world.containers.value)
+
+
+def _recipe_errors(world: World) -> dict[str, str]:
+    return {f.path: f.error for f in world.recipes if f.error}
+
+
+def _reading(world: World, reading: Reading[Any], source: str) -> dict[str, Any]:
+    age = reading.age_s(world.now_s)
+    raw = reading.value
+    value = asdict(raw) if is_dataclass(raw) and not isinstance(raw, type) else raw
+    return {
+        "state": reading.state,
+        "value": value,
+        "age_s": None if age is None else round(age, 3),
+        "stale": reading.is_stale(world.now_s, STALE_S[source]),
+        "reason": reading.reason,
+        "source": reading.source,
+    }
+
+
+def _serve_json(world: World, s: Serve) -> dict[str, Any]:
+    trail = world.trails.get(s.container.id)
+    return {
+        "name": s.name,
+        "container": asdict(s.container),
+        "phase": str(s.phase),
+        "why": s.why,
+        "position": s.position,
+        "lights": asdict(s.lights),
+        "in_flight": s.in_flight,
+        "recipe": s.recipe.id if s.recipe else None,
+        "record": asdict(s.record) if s.record else None,
+        "engine": _reading(world, s.engine, "engine"),
+        "rate_per_s": trail.rate if trail else None,
+    }
+
+
+def status_lines(world: World) -> list[str]:
+    """A page for people, widest facts first."""
+    lines = [_head(world), _lease(world)]
+    lines += _section("GPUs", _gpus(world))
+    lines += _section("Host", _host(world))
+    lines += _section("Gateway", _gateway(world))
+    lines += _section("Serves", _serves(world))
+    lines += _section("Rollback", _rollbacks(world))
+    lines += _section("Problems", iter(world.problems or ("none",)))
+    return [clean(line, 400) for line in lines]
+
+
+def _section(title: str, rows: Iterator[str]) -> list[str]:
+    return ["", title, *(f"  {row}" for row in rows)]
+
+
+def _head(world: World) -> str:
+    box, mode = world.workspace.box, "read-only" if world.read_only else "read-write"
+    return f"{box.name} · {box.kind} · {mode} · {with_zone(world.now_utc, UTC)}"
+
+
+def _lease(world: World) -> str:
+    if world.lease is None:
+        return "lease free"
+    since = with_zone(parse_time(world.lease.since), UTC)
+    return f"lease held by {world.lease.operation}, pid {world.lease.pid}, {world.lease.user}, since {since}"
+
+
+def _unread(world: World, reading: Reading[Any], source: str) -> Iterator[str]:
+    """A line for a reading that is not a fresh value; nothing for one that is."""
+    age = reading.age_s(world.now_s)
+    if reading.state == "unknown":
+        yield f"unknown: {reading.reason}"
+    elif reading.state == "error":
+        last = "; last value below" if reading.value is not None else ""
+        yield f"error: {reading.reason}{last}"
+    elif reading.is_stale(world.now_s, STALE_S[source]) and age is not None:
+        yield f"stale: read {age:.0f} s ago"
+
+
+def _gpus(world: World) -> Iterator[str]:
+    yield from _unread(world, world.gpus, "gpus")
+    snapshot: GpuSnapshot | None = world.gpus.value
+    if snapshot is None:
+        return
+    if not snapshot.gpus:
+        yield "0 GPUs"
+    roles = {uuid: role for role, uuid in world.workspace.gpus.roles.items()}
+    for gpu in snapshot.gpus:
+        yield _gpu(gpu, roles.get(gpu.uuid or "", ""))
+        yield from (f"    {holder(p)}" for p in gpu.processes or ())
+        if gpu.processes is None and gpu.state == "ok":
+            yield "    process list not available here"
+
+
+def _gpu(gpu: Gpu, role: str) -> str:
+    who = f"{gpu.index} {role or '-'} {gpu.name or 'name n/a'} {gpu.uuid or 'UUID n/a'}"
+    if gpu.state != "ok":
+        return f"{who}: {gpu.state}: {gpu.reason}"
+    memory = f"used {_mib(gpu.used_bytes)} free {_mib(gpu.free_bytes)} of {_mib(gpu.total_bytes)} MiB"
+    if gpu.used_includes_reserved:
+        memory += " (used includes reserved)"
+    util, temp, watt = _text(gpu.utilization_pct), _text(gpu.temperature_c), _text(gpu.power_w)
+    return f"{who}: {memory}, {util} %, {temp} C, {watt} W"
+
+
+def _mib(value: int | None) -> str:
+    return "n/a" if value is None else f"{value // MIB:,}"
+
+
+def _text(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:g}"
+
+
+def _host(world: World) -> Iterator[str]:
+    yield from _unread(world, world.host, "host")
+    h = world.host.value
+    if h is None:
+        return
+    yield f"memory available {_mib(h.memory_available)} of {_mib(h.memory_total)} MiB"
+    yield f"swap used {_mib(h.swap_used)} of {_mib(h.swap_total)} MiB"
+    yield f"disk free {_mib(h.disk_free)} of {_mib(h.disk_total)} MiB"
+    yield f"shm used {_mib(h.shm_used)} of {_mib(h.shm_total)} MiB"
+
+
+def _gateway(world: World) -> Iterator[str]:
+    yield from _unread(world, world.gateway, "gateway")
+    g = world.gateway.value
+    if g is None:
+        return
+    yield from (f"{alias} -> {target}" for alias, target in sorted(g.aliases.items()))
+    yield from (_backend(b) for b in g.backends)
+    yield f"held {_text(g.held)}, generation {g.generation}, file {'equal' if g.file_equal else 'DIFFERS'}"
+
+
+def _backend(b: Backend) -> str:
+    return f"{b.name} {b.address}: in flight {_text(b.in_flight)}, queued {_text(b.queued)}"
+
+
+def _serves(world: World) -> Iterator[str]:
+    if not world.containers.ok:
+        yield from _unread(world, world.containers, "containers")
+    elif not world.serves:
+        yield "0 serves"
+    for s in world.serves:
+        why = f": {s.why}" if s.why else ""
+        yield f"{s.name} {s.container.id[:12]} {s.position} {s.phase}{why}"
+        yield f"    {_lights(s.lights)}; in flight {_text(s.in_flight)}"
+        if s.engine.value is not None:
+            yield f"    {_engine(world, s.engine.value, s)}"
+
+
+def _lights(lights: Lights) -> str:
+    pairs: Mapping[str, Any] = {
+        "process": lights.process, "http": lights.http, "identity": lights.identity, "progress": lights.progress,
+    }  # fmt: skip
+    return ", ".join(f"{name} {light.state} ({light.word})" for name, light in pairs.items())
+
+
+def _engine(world: World, engine: Engine, serve: Serve) -> str:
+    trail = world.trails.get(serve.container.id)
+    kv = "n/a" if engine.kv_used is None else f"{100 * engine.kv_used:.1f} %"
+    rate = "n/a" if trail is None or trail.rate is None else f"{trail.rate:.1f}/s"
+    counts = f"running {_text(engine.running)}, waiting {_text(engine.waiting)}"
+    context = f"context {_text(engine.context_tokens)}"
+    return f"{counts}, KV used {kv}, {context}, {_pool(engine.capacity, engine.context_tokens)}, progress {rate}"
+
+
+def _pool(capacity: KvCapacity | None, context: int | None) -> str:
+    if capacity is None or capacity.tokens is None:
+        return "KV pool n/a"
+    windows = capacity.windows(context)
+    said = f"{windows:.2f} windows" if windows is not None else "windows n/a"
+    odd = f", inconsistent: {capacity.inconsistent}" if capacity.inconsistent else ""
+    return f"KV pool {capacity.tokens} tokens ({capacity.source}, {said}{odd})"
+
+
+def _rollbacks(world: World) -> Iterator[str]:
+    for role, r in world.rollbacks.items():
+        state = "ready" if r.ready else f"not ready, missing: {'; '.join(r.missing)}"
+        yield f"{role} -> {r.target or 'nothing'}: {state}"

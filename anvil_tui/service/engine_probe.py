@@ -1,0 +1,95 @@
+"""One reading of one serve's engine: HTTP first, then its log for what HTTP does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from anvil_tui.core.box import Container, Engine, KvCapacity
+from anvil_tui.core.engine_log import LoadPhase, load_phase
+from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.kv_log import capacity
+from anvil_tui.core.progress import advance
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.serves import Seat, seat_of
+from anvil_tui.core.world import World
+from anvil_tui.ports import Clock, ContainerReader, EngineReader
+from anvil_tui.service.store import Store
+
+ENGINE_S = 2.0
+LOADING_LINES = 200
+# The start-up lines of a serve that has logged requests for days lie far back; read once for each start.
+STARTUP_LINES = 50_000
+
+
+class EngineProbe:
+    """Reads engines into the store: the reading, its trail over time, and where a load is."""
+
+    def __init__(self, store: Store, engines: EngineReader, containers: ContainerReader, clock: Clock) -> None:
+        self._store, self._engines, self._containers, self._clock = store, engines, containers, clock
+        self._pools: dict[tuple[str, str | None], KvCapacity | None] = {}
+
+    def seated(self) -> dict[str, tuple[Container, Seat]]:
+        """Running containers of ours whose port and kind are known, by id."""
+        world = self._store.world
+        running = [s.container for s in world.serves if s.container.running]
+        return {c.id: (c, seat) for c in running if (seat := seat_of(world, c))}
+
+    def read(self, container_id: str) -> bool:
+        found = self.seated().get(container_id)
+        if found is None:
+            return True
+        container, seat = found
+        engine = self._engines.read(seat.recipe.engine, seat.port)
+        now_s = self._clock.monotonic_s()
+        phase = None
+        if engine.http != "ready":
+            phase = self._phase(container, seat)
+        elif engine.capacity is None:
+            engine = replace(engine, capacity=self._pool(container, seat))
+        self._store.change(lambda w: _changed(w, container, engine, phase, now_s))
+        return True
+
+    def forget(self, kept: Mapping[str, object]) -> None:
+        """Drop what is known of engines that do not run any more."""
+        self._pools = {k: v for k, v in self._pools.items() if k[0] in kept}
+        self._store.change(
+            lambda w: {
+                name: {i: v for i, v in getattr(w, name).items() if i in kept}
+                for name in ("engines", "trails", "loads")
+            }
+        )
+
+    def _phase(self, container: Container, seat: Seat) -> LoadPhase | None:
+        lines = self._lines(container.id, LOADING_LINES)
+        return None if lines is None else load_phase(seat.recipe.engine, lines)
+
+    def _pool(self, container: Container, seat: Seat) -> KvCapacity | None:
+        """The pool from the start-up log, asked once for each start of the container."""
+        key = (container.id, container.started_at)
+        if key not in self._pools:
+            lines = self._lines(container.id, STARTUP_LINES)
+            if lines is None:
+                return None
+            self._pools[key] = capacity(seat.recipe.engine, lines)
+        return self._pools[key]
+
+    def _lines(self, container_id: str, tail: int) -> list[str] | None:
+        """None when the log cannot be read; the engine's HTTP answers stand on their own."""
+        try:
+            return [line.text for line in self._containers.logs(container_id, tail=tail)]
+        except AnvilError:
+            return None
+
+
+def _changed(
+    world: World, container: Container, engine: Engine, phase: LoadPhase | None, now_s: float
+) -> Mapping[str, object]:
+    i = container.id
+    trail = advance(world.trails.get(i), now_s, engine, ENGINE_S, container.started_at)
+    loads = {k: v for k, v in world.loads.items() if k != i}
+    return {
+        "engines": {**world.engines, i: Reading.known(engine, now_s, engine.kind)},
+        "trails": {**world.trails, i: trail},
+        "loads": loads if phase is None else {**loads, i: phase},
+    }

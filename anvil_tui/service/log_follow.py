@@ -1,0 +1,111 @@
+"""Following the log of one selected container, by full id, bounded by lines and bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from anvil_tui.core.errors import AnvilError, NotFound
+from anvil_tui.core.world import LogView
+from anvil_tui.ports import Clock, ContainerReader, LogLine
+
+TAIL_LINES = 500
+MAX_LINES = 2000
+MAX_BYTES = 1024 * 1024
+PUBLISH_S = 0.2
+RETRY_S = 2.0
+
+
+class LogFollow:
+    """One thread that tails a container and publishes its `LogView`, at most every `PUBLISH_S`."""
+
+    def __init__(
+        self, container_id: str, reader: ContainerReader, clock: Clock, publish: Callable[[LogView], None]
+    ) -> None:
+        self._id, self._reader, self._clock, self._publish = container_id, reader, clock, publish
+        self._lines: deque[str] = deque()
+        self._bytes = self._dropped = 0
+        self._last_at: str | None = None
+        self._note, self._dirty = "", False
+        self._lock, self._stopped = threading.Lock(), threading.Event()
+        self._source: object = None
+        self._threads = tuple(
+            threading.Thread(target=work, name=f"log-{container_id[:12]}", daemon=True)
+            for work in (self._read, self._tell)
+        )
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends the follow; the reading thread may end a little later when its source does not close."""
+        with self._lock:
+            self._stopped.set()
+            close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
+
+    def join(self, timeout_s: float) -> bool:
+        for thread in self._threads:
+            thread.join(max(0.0, timeout_s))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _read(self) -> None:
+        """Tail, then follow from the last stamp; a broken connection is taken up again without a gap."""
+        asked_tail = False
+        while not self._stopped.is_set():
+            try:
+                if not asked_tail:
+                    self._take(self._reader.logs(self._id, tail=TAIL_LINES))
+                    asked_tail = True
+                if self._follow():
+                    self._say("the container has ended")
+                    return
+            except AnvilError as error:
+                self._say(str(error))
+                if isinstance(error, NotFound):
+                    return
+            self._stopped.wait(RETRY_S)
+
+    def _follow(self) -> bool:
+        """True when the log ended by itself."""
+        source = self._reader.follow(self._id, since=self._last_at)
+        with self._lock:
+            if self._stopped.is_set():
+                return False
+            self._source = source
+        self._say("")
+        for line in source:
+            self._take((line,))
+            if self._stopped.is_set():
+                return False
+        return not self._stopped.is_set()
+
+    def _take(self, lines: tuple[LogLine, ...]) -> None:
+        with self._lock:
+            for line in lines:
+                self._lines.append(line.text)
+                self._bytes += len(line.text)
+                self._last_at = line.at or self._last_at
+            while len(self._lines) > MAX_LINES or (self._bytes > MAX_BYTES and self._lines):
+                self._bytes -= len(self._lines.popleft())
+                self._dropped += 1
+            self._dirty = True
+
+    def _say(self, note: str) -> None:
+        with self._lock:
+            self._note, self._dirty = note, True
+
+    def _tell(self) -> None:
+        while not self._stopped.wait(PUBLISH_S):
+            self.flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            if not self._dirty or self._stopped.is_set():
+                return
+            view = LogView(self._id, tuple(self._lines), self._dropped, self._note)
+            self._dirty = False
+        self._publish(view)

@@ -1,0 +1,264 @@
+"""Reads every source at its own cadence and hands the readings to the store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.history import push_gpus
+from anvil_tui.core.journal import OperationView
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.world import BoxRecord, Lease, LogView, RecipeFile, World
+from anvil_tui.ports import Clock, ContainerReader, EngineReader, GatewayReader, GpuReader, HostReader
+from anvil_tui.service.engine_probe import ENGINE_S, EngineProbe
+from anvil_tui.service.log_follow import LogFollow
+from anvil_tui.service.loop import Loop
+from anvil_tui.service.store import Store
+
+if TYPE_CHECKING:
+    from anvil_tui.service.box import Box
+
+T = TypeVar("T")
+
+HOST_S, CONTAINERS_S, GATEWAY_S = 5.0, 2.0, 1.0
+JOURNAL_S, FILES_S, IMAGES_S = 0.5, 2.0, 15.0
+STOP_S = 1.8
+FIRST_GPU_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything that is read: ports, and functions over the workspace's files (which may raise AnvilError)."""
+
+    gpus: GpuReader
+    host: HostReader
+    containers: ContainerReader
+    engines: EngineReader
+    gateway: GatewayReader
+    record: Callable[[], BoxRecord]
+    stored: Callable[[], Mapping[str, Recipe]]
+    operations: Callable[[], tuple[OperationView, ...]]
+    lease: Callable[[], Lease | None]
+    recipes: Callable[[], tuple[RecipeFile, ...]]
+    suites: Callable[[], tuple[str, ...]] = lambda: ()
+
+    @classmethod
+    def of(cls, box: Box) -> Sources:
+        return cls(
+            gpus=box.gpus, host=box.host, containers=box.containers, engines=box.engines, gateway=box.gateway,
+            record=box.store.read, stored=box.store.kept_recipes, operations=box.operations.views,
+            lease=box.lease.holder, recipes=box.recipes, suites=lambda: tuple(s.id for s in box.suites()),
+        )  # fmt: skip
+
+
+class Probes:
+    """`start` begins all cadences, `stop` ends them within two seconds, `once` asks each source one time."""
+
+    def __init__(self, store: Store, sources: Sources, clock: Clock) -> None:
+        self.store, self._src, self._clock = store, sources, clock
+        self._engine = EngineProbe(store, sources.engines, sources.containers, clock)
+        self._lock = threading.Lock()
+        self._engines: dict[str, Loop] = {}
+        self._follow: LogFollow | None = None
+        self._running = False
+        self._gpu_at_s: float | None = None
+        self._loops = {
+            name: Loop(name, interval_s, self._guarded(name, work))
+            for name, interval_s, work in (
+                ("gpus", store.world.workspace.gpus.interval_s, self._gpus),
+                ("host", HOST_S, self._host),
+                ("containers", CONTAINERS_S, self._containers),
+                ("gateway", GATEWAY_S, self._gateway),
+                ("operations", JOURNAL_S, self._operations),
+                ("files", FILES_S, self._files),
+                ("images", IMAGES_S, self._images),
+            )
+        }
+
+    def start(self) -> None:
+        self._running = True
+        for loop in self._loops.values():
+            loop.start()
+
+    def stop(self) -> None:
+        """Returns within two seconds; what hangs in its source is left to end with the process."""
+        self._running = False
+        until = time.monotonic() + STOP_S
+        self.follow(None)
+        with self._lock:
+            loops = [*self._loops.values(), *self._engines.values()]
+        for loop in loops:
+            loop.stop()
+        self._src.gpus.close()
+        for loop in loops:
+            loop.join(until - time.monotonic())
+
+    def once(self) -> World:
+        """Every source one time, in this thread. The GPU reader gets time for its first line."""
+        until = self._clock.monotonic_s() + FIRST_GPU_S
+        self._src.gpus.read()
+        for name in ("files", "operations", "host", "containers", "gateway", "images"):
+            getattr(self, f"_{name}")()
+        for container_id in self._engine.seated():
+            self._engine.read(container_id)
+        while self._src.gpus.read().at_s is None and self._clock.monotonic_s() < until:
+            self._clock.sleep(0.02)
+        self._gpus()
+        return self.store.world
+
+    def follow(self, container_id: str | None) -> None:
+        """Follow the log of this container, by full id, and of no other; None = of none."""
+        with self._lock:
+            old, self._follow = self._follow, None
+            if container_id is not None:
+                self._follow = LogFollow(container_id, self._src.containers, self._clock, self._show_log)
+        if old is not None:
+            old.stop()
+        self.store.update(log=None if container_id is None else LogView(container_id))
+        if container_id is not None and self._follow is not None:
+            self._follow.start()
+
+    def poke(self, *names: str) -> None:
+        """Ask these sources again at once: gpus, host, containers, gateway, operations, files, images."""
+        for name in names:
+            self._loops[name].poke()
+
+    def _show_log(self, view: LogView) -> None:
+        """A late view of a follow that was replaced is dropped."""
+        self.store.change(lambda w: {"log": view} if w.log and w.log.container_id == view.container_id else {})
+
+    def _guarded(self, name: str, work: Callable[[], bool]) -> Callable[[], bool]:
+        """A defect of ours in one probe is shown as its error and ends nothing else."""
+
+        def run() -> bool:
+            try:
+                good = work()
+            except Exception as error:
+                self._complain(f"probe {name}", f"internal error, {type(error).__name__}: {error}")
+                return False
+            self._complain(f"probe {name}", "")
+            return good
+
+        return run
+
+    def _complain(self, source: str, why: str) -> None:
+        """Set or clear one source error; unchanged ones cause no new world."""
+        if self.store.world.source_errors.get(source, "") == why:
+            return
+
+        def changed(world: World) -> Mapping[str, object]:
+            kept = {k: v for k, v in world.source_errors.items() if k != source}
+            return {"source_errors": {**kept, source: why} if why else kept}
+
+        self.store.change(changed)
+
+    def _read(self, source: str, call: Callable[[], T], last: Reading[T]) -> Reading[T]:
+        try:
+            value = call()
+        except AnvilError as error:
+            return Reading.error(str(error), self._clock.monotonic_s(), source, last.value)
+        return Reading.known(value, self._clock.monotonic_s(), source)
+
+    def _gpus(self) -> bool:
+        reading = self._src.gpus.read()
+        fresh = reading.at_s != self._gpu_at_s
+        self._gpu_at_s = reading.at_s
+        self.store.change(
+            lambda w: {
+                "gpus": reading,
+                "gpu_history": push_gpus(w.gpu_history, reading) if fresh else w.gpu_history,
+            }
+        )
+        return True
+
+    def _host(self) -> bool:
+        reading = self._src.host.read()
+        self.store.update(host=reading)
+        return reading.ok
+
+    def _containers(self) -> bool:
+        reading = self._read("docker", self._src.containers.list, self.store.world.containers)
+        self.store.update(containers=reading)
+        if self._running:
+            self._tend_engines()
+        return reading.ok
+
+    def _gateway(self) -> bool:
+        reading = self._read("gateway", self._src.gateway.snapshot, self.store.world.gateway)
+        self.store.update(gateway=reading)
+        return reading.ok
+
+    def _operations(self) -> bool:
+        """The journals' tail and the lease; when something moved, what it may have moved is read at once."""
+        try:
+            views, lease = self._src.operations(), self._src.lease()
+        except (AnvilError, OSError) as error:
+            self._complain("operations", str(error))
+            return False
+        self._complain("operations", "")
+        before = self.store.world
+        if lease != before.lease or _ended(views) != _ended(before.operations):
+            self.poke("containers", "gateway", "files")
+        self.store.update(operations=views, lease=lease)
+        return True
+
+    def _files(self) -> bool:
+        good = True
+        fields: dict[str, object] = {}
+        calls: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("record", self._src.record), ("stored", self._src.stored),
+            ("recipes", self._src.recipes), ("suites", self._src.suites),
+        )  # fmt: skip
+        for name, call in calls:
+            try:
+                fields[name] = call()
+            except (AnvilError, OSError) as error:
+                self._complain(name, str(error))
+                good = False
+            else:
+                self._complain(name, "")
+        self.store.update(**fields)
+        return good
+
+    def _images(self) -> bool:
+        """Whether the images of recorded serves are still here."""
+        world = self.store.world
+        found: dict[str, str | None] = {}
+        recipes = (world.exact_recipe(s.recipe_digest, s.recipe_id) for s in world.record.serves.values())
+        for ref in {r.image.ref for r in recipes if r}:
+            try:
+                found[ref] = self._src.containers.image_id(ref)
+            except AnvilError as error:
+                self._complain("images", str(error))
+                return False
+        self._complain("images", "")
+        self.store.update(images=found)
+        return True
+
+    def _tend_engines(self) -> None:
+        """One cadence for each running serve: an engine that answers slowly delays no other."""
+        wanted = self._engine.seated()
+        with self._lock:
+            gone = [self._engines.pop(i) for i in tuple(self._engines) if i not in wanted]
+            fresh = [i for i in wanted if i not in self._engines] if self._running else []
+            for i in fresh:
+                self._engines[i] = Loop(f"engine-{i[:12]}", ENGINE_S, self._guarded_engine(i))
+        for loop in gone:
+            loop.stop()
+        for i in fresh:
+            self._engines[i].start()
+        if gone:
+            self._engine.forget(wanted)
+
+    def _guarded_engine(self, container_id: str) -> Callable[[], bool]:
+        return self._guarded(f"engine {container_id[:12]}", lambda: self._engine.read(container_id))
+
+
+def _ended(views: tuple[OperationView, ...]) -> list[tuple[str, int, object]]:
+    """What of operations can have moved the box: their number of finished steps and their end."""
+    return [(v.id, sum(s.state == "done" for s in (*v.steps, *v.undo_steps)), v.outcome) for v in views]

@@ -1,0 +1,123 @@
+"""The one registry of everything an operator can do: keys, hints, help and palette all read it.
+
+An action with an intent changes the box. Its policy answers None, or the sentence why it cannot run now;
+the planner and the operation itself ask again, so a policy that is too kind does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from anvil_tui.core.plan import Intent
+from anvil_tui.core.world import World
+from anvil_tui.ui import policies
+from anvil_tui.ui.policies import Target
+
+Tier = Literal["read", "reversible", "traffic"]
+Kind = Literal["none", "serve", "role", "recipe", "operation"]
+Policy = Callable[[World, Target], str | None]
+Make = Callable[[Target], Intent]
+
+
+def _always(world: World, target: Target) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`id` is public: it names a binding, and changing it breaks somebody's keys."""
+
+    id: str
+    label: str
+    keys: tuple[str, ...]
+    help: str
+    tier: Tier = "read"
+    kind: Kind = "none"
+    policy: Policy = _always
+    intent: Make | None = None
+
+    @property
+    def key(self) -> str:
+        """The first key as a person writes it."""
+        names = {"question_mark": "?", "colon": ":", "slash": "/", "escape": "esc", "space": "space"}
+        return names.get(self.keys[0], self.keys[0])
+
+    @property
+    def mutates(self) -> bool:
+        return self.tier != "read"
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("view.help", "help", ("question_mark",), "What every key does, and why one is closed"),
+    Action("view.palette", "commands", ("colon", "ctrl+p"), "Find a command by name"),
+    Action("view.filter", "filter", ("slash",), "Show only rows with a text; empty shows all"),
+    Action("view.overview", "overview", ("1",), "The whole box on one screen"),
+    Action("view.recipes", "recipes", ("2",), "All recipes with decision, envelope and licence"),
+    Action("view.operations", "operations", ("3",), "Journal of each operation, step by step"),
+    Action("view.gates", "gates", ("4",), "Every gate of a qualification"),
+    Action("view.logs", "logs", ("5",), "The log of the selected serve on the whole screen"),
+    Action("view.detail", "detail", ("enter",), "The selected thing in full, with its whole id"),
+    Action("view.back", "back", ("escape",), "Clear the filter, or go back one screen"),
+    Action("view.next", "next pane", ("tab",), "Move to the next pane"),
+    Action("view.previous", "previous pane", ("shift+tab",), "Move to the previous pane"),
+    Action("view.pause", "pause log", ("f",), "Stop the log where it is, or follow again"),
+    Action("view.zone", "UTC or local", ("t",), "Show times in UTC or in local time"),
+    Action("view.copy", "copy id", ("y",), "Send the selected full id to the terminal's clipboard"),
+    Action("view.redraw", "redraw", ("ctrl+l",), "Draw the whole screen again"),
+    Action("view.quit", "quit", ("q", "ctrl+c"), "Leave the console; operations and serves go on"),
+    Action(
+        "recipe.load", "load", ("l",), "Start a serve from a recipe beside what serves",
+        "reversible", "recipe", policies.load, lambda t: Intent("load", recipe=t.recipe, role=t.role),
+    ),
+    Action(
+        "serve.qualify", "qualify", ("g",), "Run the gates of its suite on the selected serve",
+        "reversible", "serve", policies.qualify, lambda t: Intent("qualify", container_id=t.serve),
+    ),
+    Action(
+        "role.quiesce", "quiesce", ("u",), "Hold new requests; running ones go on",
+        "reversible", "role", policies.quiesce, lambda t: Intent("quiesce", role=t.role),
+    ),
+    Action(
+        "role.drain", "drain", ("d",), "Hold new requests and wait until nothing is in flight",
+        "traffic", "role", policies.drain, lambda t: Intent("drain", role=t.role),
+    ),
+    Action(
+        "role.readmit", "readmit", ("a",), "Let held and new requests through again",
+        "reversible", "role", policies.readmit, lambda t: Intent("readmit", role=t.role),
+    ),
+    Action(
+        "recipe.promote", "promote", ("p",), "Make a recipe what serves, under held traffic",
+        "traffic", "recipe", policies.promote, lambda t: Intent("promote", recipe=t.recipe, role=t.role),
+    ),
+    Action(
+        "role.rollback", "rollback", ("b",), "Return to the exact retained container",
+        "traffic", "role", policies.rollback, lambda t: Intent("rollback", role=t.role),
+    ),
+    Action(
+        "serve.unload", "unload", ("x",), "Stop the selected serve; its container is kept",
+        "traffic", "serve", policies.unload, lambda t: Intent("unload", container_id=t.serve),
+    ),
+    Action(
+        "operation.resume", "resume", ("r",), "Let an interrupted operation go on from its journal",
+        "reversible", "operation", policies.resume,
+    ),
+    Action(
+        "operation.undo", "undo", ("z",), "Take an interrupted operation back, before its decision",
+        "reversible", "operation", policies.undo,
+    ),
+    Action(
+        "operation.cancel", "cancel", ("c",), "Ask the running operation to stop and undo itself",
+        "reversible", "operation", policies.cancel,
+    ),
+)  # fmt: skip
+REGISTRY: dict[str, Action] = {a.id: a for a in ACTIONS}
+VERB_KEYS: dict[str, str] = {a.id.split(".")[1]: a.key for a in ACTIONS if a.intent}
+BY_VERB: dict[str, Action] = {a.id.split(".")[1]: a for a in ACTIONS if a.intent}
+
+
+def matches(action: Action, text: str) -> bool:
+    """Every word of `text` occurs in the id, the label or the help."""
+    hay = f"{action.id} {action.label} {action.help}".lower()
+    return all(word in hay for word in text.lower().split())

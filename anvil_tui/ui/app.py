@@ -1,0 +1,219 @@
+"""The console's wiring: world in, keys out. Deeds live in `deeds`, what is shown in `presenters`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events
+from textual.app import App
+from textual.screen import Screen
+
+from anvil_tui.core.world import World
+from anvil_tui.ui import reads, terminal
+from anvil_tui.ui.actions import BY_VERB, REGISTRY, Action
+from anvil_tui.ui.bridge import TICK_S, Bridge, WorldChanged
+from anvil_tui.ui.deeds import Deeds
+from anvil_tui.ui.modals.dialog import Dialog
+from anvil_tui.ui.modals.picker import Picker
+from anvil_tui.ui.policies import Target
+from anvil_tui.ui.presenters.cells import View
+from anvil_tui.ui.presenters.lifecycle import candidate
+from anvil_tui.ui.screens.board import Board
+from anvil_tui.ui.screens.listing import Recipes
+from anvil_tui.ui.screens.overview import Overview
+from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
+from anvil_tui.ui.text import literal
+from anvil_tui.ui.theme import ANVIL, MONO, PLAIN
+from anvil_tui.ui.widgets.strips import Strips
+
+USAGE = 2
+
+
+class Console(App[int], inherit_bindings=False):
+    """Shows the World and sends intents. Without a control object there is nothing here that can change a box."""
+
+    CSS_PATH: ClassVar = ["styles/base.tcss", "styles/overview.tcss", "styles/modals.tcss"]
+    TITLE = "anvil"
+    ENABLE_COMMAND_PALETTE = False
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny-w"), (61, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny-h"), (17, "-short"), (30, "-tall")]
+
+    def __init__(self, service: ConsoleService, options: ConsoleOptions, *, autopump: bool = True) -> None:
+        plain = os.environ.get("NO_COLOR") is not None
+        super().__init__()
+        self.service, self.options = service, options
+        self.world: World = service.store.world
+        self.view = View(zone=UTC if options.utc else None)
+        self.said = ""
+        self.silent_s = 0.0
+        self.moved_from = ""
+        self.crash: Path | None = None
+        self.deeds = Deeds(self, service.control) if service.control is not None else None
+        self.animation_level = "none"
+        self.bridge: Bridge | None = None
+        self._autopump = autopump
+        self._followed: str | None = None
+        self.register_theme(ANVIL)
+        self.register_theme(PLAIN)
+        self.theme = MONO if plain else "anvil"
+        Strips.ascii_only = terminal.needs_ascii(os.environ) if options.ascii is None else options.ascii
+
+    def on_mount(self) -> None:
+        self.set_class(Strips.ascii_only, "-ascii")
+        self.bridge = Bridge(self.service.store, self.post_message, self._backlog)
+        self.push_screen(Overview())
+        if self._autopump:
+            self.set_interval(TICK_S, self.bridge.pump)
+
+    def on_unmount(self) -> None:
+        if self.bridge is not None:
+            self.bridge.close()
+        self.service.follow(None)
+
+    def _backlog(self) -> int:
+        """Writes that wait for the terminal. The attribute is Textual's own; without it the guard is off."""
+        writer = getattr(self._driver, "_writer_thread", None)
+        return writer._queue.qsize() if writer is not None else 0
+
+    # world and view
+
+    def on_world_changed(self, event: WorldChanged) -> None:
+        self.world, self.silent_s = event.world, event.silent_s
+        self._tell()
+
+    def _tell(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, Board | Dialog | Picker):
+                screen.world_changed(self.world, self.view)
+
+    def look(self, view: View) -> None:
+        self.view = view
+        self._tell()
+        if view.serve != self._followed and self.world.serve(view.serve):
+            self._followed = view.serve
+            self.service.follow(view.serve)
+
+    def choose(self, field: str, key: str, lost: str = "") -> None:
+        """The cursor moved. When a serve vanished under it, the next deed on it is dropped and said so."""
+        if not field:
+            return
+        gone = bool(lost) and field == "serve" and self.world.serve(lost) is None
+        self.moved_from = lost if gone else ("" if field == "serve" else self.moved_from)
+        self.look(self.view.choosing(field, key))
+
+    def say(self, text: str) -> None:
+        """One sentence in place of the hints, until the next key."""
+        self.said = text
+        if isinstance(self.screen, Board):
+            self.screen.show_hints()
+
+    # keys and deeds
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes older than a dialog's first paint are dropped: they were meant for something else."""
+        if isinstance(event, events.Key | events.Paste):
+            if isinstance(self.screen, Dialog) and event.time < self.screen.armed_at:
+                return
+            if self.said and isinstance(event, events.Key) and not event.is_forwarded:
+                self.say("")
+        await super().on_event(event)
+
+    def action_act(self, action_id: str) -> None:
+        self.dispatch(REGISTRY[action_id])
+
+    def dispatch(self, action: Action) -> None:
+        """The one road to every action, whether by key or by palette."""
+        if not action.mutates:
+            reads.READS[action.id](self)
+            return
+        target = self.target(action)
+        lost, self.moved_from = self.moved_from, ""
+        if lost and action.kind in ("serve", "role"):
+            now = self.world.serve(self.view.serve)
+            name = literal(now.name, 60) if now else "nothing"
+            self.say(
+                f"{action.label} dropped: {lost[:12]} is gone, the cursor is on {name} now; press again if meant"
+            )
+            return
+        reason = self.why(action)
+        if reason is None and self.deeds is not None:
+            self.deeds.begin(action, target)
+        else:
+            self.say(f"{action.label}: {reason or 'read-only: this console was started with --read-only'}")
+
+    def why(self, action: Action) -> str | None:
+        """Why it cannot run now; None when it can."""
+        return action.policy(self.world, self.target(action))
+
+    def why_verb(self, verb: str) -> str | None:
+        return self.why(BY_VERB[verb])
+
+    def target(self, action: Action) -> Target:
+        """What the action would hit now. A candidate under the cursor is what promote means."""
+        serve, role, recipe = self.world.serve(self.view.serve), "", ""
+        roles = self.world.workspace.roles
+        if serve and serve.record:
+            role = serve.record.role
+        elif len(roles) == 1:
+            role = roles[0].name
+        if action.kind == "recipe":
+            recipe = self._recipe(action)
+        return Target(self.view.serve, role, recipe, self._operation())
+
+    def _recipe(self, action: Action) -> str:
+        if isinstance(self.screen, Recipes):
+            return self.view.recipe
+        chosen = candidate(self.world, View(serve=self.view.serve)) if action.id == "recipe.promote" else None
+        return chosen.name if chosen and chosen.container.id == self.view.serve and chosen.recipe else ""
+
+    def _operation(self) -> str:
+        open_ones = [o.id for o in self.world.operations if o.outcome is None]
+        return self.view.operation if self.view.operation in open_ones else (open_ones[-1] if open_ones else "")
+
+    # leaving and crashing
+
+    def leave(self, code: int) -> None:
+        """Exit from any thread or signal handler."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: self.exit(code, return_code=code))
+
+    def trace(self, error: BaseException) -> Path:
+        self.crash = terminal.crash_file(error, self.options.crash_dir)
+        return self.crash
+
+    def _fatal_error(self) -> None:
+        """Textual's own would print local variables, and with them secrets."""
+        self.trace(self._exception or RuntimeError("ended without an exception"))
+        self._close_messages_no_wait()
+
+    def get_default_screen(self) -> Screen[object]:
+        return Screen(id="_default")
+
+
+def run(service: ConsoleService, options: ConsoleOptions) -> int:
+    """The console until the operator leaves. Returns the exit code: 0, 1 after a crash, 128+n after a signal."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    no = terminal.refusal(os.environ, streams)
+    if no:
+        sys.stderr.write(no + "\n")
+        return USAGE
+    return _drive(Console(service, options), options.mouse)
+
+
+def _drive(app: Console, mouse: bool, stderr: Callable[[str], object] = sys.stderr.write) -> int:
+    guard = terminal.Guard(app.leave)
+    with guard.watching():
+        app.run(mouse=mouse)
+    if guard.signal is not None:
+        return 128 + guard.signal
+    if app.crash is not None and app.return_code:
+        stderr(
+            f"anvil-tui: the console failed; what it was doing is in {app.crash}. Serves and operations go on.\n"
+        )
+    return app.return_code or 0

@@ -1,0 +1,182 @@
+"""From a key to a started operation: freeze the target, plan in a thread, show the plan, start it.
+
+Nothing here waits: what may block runs in a daemon thread, so that leaving the console never waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.ui.actions import Action
+from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
+from anvil_tui.ui.modals.picker import Picker
+from anvil_tui.ui.modals.plan_dialog import PlanDialog
+from anvil_tui.ui.policies import Target
+from anvil_tui.ui.presenters import recipes
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, spread
+from anvil_tui.ui.presenters.operations import what_now
+from anvil_tui.ui.seams import Control
+from anvil_tui.ui.text import literal
+
+if TYPE_CHECKING:
+    from anvil_tui.ui.app import Console
+
+T = TypeVar("T")
+
+
+class Deeds:
+    """One dialog at a time: `pending` is set in the same step that reads the key."""
+
+    def __init__(self, app: Console, control: Control) -> None:
+        self.app, self.control = app, control
+        self.pending = False
+
+    def begin(self, action: Action, target: Target) -> None:
+        """`target` is complete but for a recipe or a role that the operator has yet to choose."""
+        if self.pending:
+            return
+        self.pending = True
+        if action.kind == "operation":
+            self._about_operation(action, target)
+        elif action.kind in ("recipe", "role") and not target.role:
+            self._choose_role(action, target)
+        elif action.kind == "recipe" and not target.recipe:
+            self._choose_recipe(action, target)
+        else:
+            self._plan(action, target)
+
+    def _again(self, action: Action, target: Target) -> None:
+        """Go on with a more complete target, if the policy still says yes."""
+        self.pending = False
+        reason = action.policy(self.app.world, target)
+        if reason:
+            self.app.say(f"{action.label}: {reason}")
+        else:
+            self.begin(action, target)
+
+    # what is still to be chosen
+
+    def _choose_role(self, action: Action, target: Target) -> None:
+        def rows(text: str, width: int) -> list[Row]:
+            roles = self.app.world.workspace.roles
+            return [spread([Cell(r.name, "strong"), Cell(f"  {', '.join(r.aliases)}", "dim")], [], width, r.name)
+                    for r in roles if text.lower() in r.name]  # fmt: skip
+
+        picker = Picker(f"{action.label}: for which role?", rows, lambda key: None)
+        self.app.push_screen(picker, lambda key: self._chosen(action, target, role=key))
+
+    def _choose_recipe(self, action: Action, target: Target) -> None:
+        def rows(text: str, width: int) -> list[Row]:
+            found = [f for f in self.app.world.recipes if text.lower() in recipes.haystack(f)]
+            return [recipes.line(self.app.world, f, width) for f in found]
+
+        def closed(key: str) -> str | None:
+            return action.policy(self.app.world, Target(target.serve, target.role, key))
+
+        title = f"{action.label} which recipe? for role {literal(target.role)}"
+        serve = self.app.world.serve(target.serve)
+        picker = Picker(title, rows, closed, start=serve.name if serve else "")
+        self.app.push_screen(picker, lambda key: self._chosen(action, target, recipe=key))
+
+    def _chosen(self, action: Action, target: Target, recipe: str | None = "", role: str | None = "") -> None:
+        if recipe is None or role is None:
+            self.pending = False
+            return
+        self._again(action, Target(target.serve, role or target.role, recipe or target.recipe))
+
+    # plan, dialog, start
+
+    def _plan(self, action: Action, target: Target) -> None:
+        assert action.intent is not None
+        intent = action.intent(target)
+        self.app.say(f"{action.label}: planning")
+        self._call(partial(self.control.plan, intent), partial(self._planned, action, intent))
+
+    def _planned(self, action: Action, intent: Intent, plan: Plan | AnvilError) -> None:
+        self.app.say("")
+        if isinstance(plan, AnvilError):
+            self._refused(action, plan)
+            return
+
+        def replan(done: Callable[[Plan | AnvilError], None]) -> None:
+            self._call(partial(self.control.plan, intent), done)
+
+        dialog = PlanDialog(plan, action.label.capitalize(), replan)
+        self.app.push_screen(dialog, lambda answer: self._answered(action, dialog, answer))
+
+    def _answered(self, action: Action, dialog: PlanDialog, answer: str | None) -> None:
+        if answer is None:
+            self.pending = False
+            return
+        self._call(partial(self.control.start, dialog.plan), partial(self._started, action))
+
+    def _started(self, action: Action, operation: str | AnvilError) -> None:
+        if isinstance(operation, AnvilError):
+            self._refused(action, operation)
+            return
+        self.pending = False
+        self.app.choose("operation", operation)
+        self.app.say(f"{action.label} started: operation {operation}, it goes on without this console")
+
+    def _refused(self, action: Action, error: AnvilError) -> None:
+        self.pending = False
+        self.app.push_screen(Dialog(sentence_panel(f"{action.label}: not done", literal(str(error), 4000))))
+
+    # operations that exist already
+
+    def _about_operation(self, action: Action, target: Target) -> None:
+        operation = next(o for o in self.app.world.operations if o.id == target.operation)
+        head = f"{operation.kind} {literal(operation.target, 300)}\n{operation.id}"
+        text = f"{head}\n\n{action.help}.\n{what_now(operation)}"
+        ask = "Why? The reason is kept in the journal:" if action.id == "operation.cancel" else ""
+        dialog = Dialog(
+            sentence_panel(f"{action.label} {operation.kind}", text), action.label.capitalize(), ask=ask
+        )
+        self.app.push_screen(dialog, lambda answer: self._steer(action, target.operation, answer))
+
+    def _steer(self, action: Action, operation: str, answer: str | None) -> None:
+        if answer is None:
+            self.pending = False
+            return
+        deeds: dict[str, Callable[[], None]] = {
+            "operation.resume": partial(self.control.resume, operation),
+            "operation.undo": partial(self.control.undo, operation),
+            "operation.cancel": partial(self.control.cancel, operation, answer or "no reason given"),
+        }
+        self._call(deeds[action.id], partial(self._steered, action))
+
+    def _steered(self, action: Action, result: AnvilError | None) -> None:
+        if isinstance(result, AnvilError):
+            self._refused(action, result)
+            return
+        self.pending = False
+        self.app.say(f"{action.label}: asked")
+
+    def _call(self, work: Callable[[], T], done: Callable[[T | AnvilError], None]) -> None:
+        """Run `work` off the loop and `done` on it. A bug in `work` leaves a trace and the console lives."""
+
+        def run() -> None:
+            result: T | AnvilError
+            try:
+                result = work()
+            except AnvilError as error:
+                result = error
+            except Exception as bug:
+                result = AnvilError(f"internal error: {type(bug).__name__}; trace in {self.app.trace(bug)}")
+            if self.app.is_running:
+                self.app.call_later(done, result)
+
+        threading.Thread(target=run, name="deed", daemon=True).start()
+
+
+def quit_dialog(text: str) -> Dialog:
+    return Dialog(sentence_panel("Leave the console?", text), "Quit")
+
+
+def help_dialog(rows: Callable[[int], list[Row]]) -> Dialog:
+    return Dialog(lambda width: Panel("Help", tuple(rows(width))))

@@ -1,0 +1,1 @@
+"""Dialogs: a question in, a typed answer out."""

@@ -1,0 +1,154 @@
+"""A question with Cancel in focus, and optionally a word to type. Keys typed before it was drawn are dropped."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input
+
+from anvil_tui.core.world import World
+from anvil_tui.ui.presenters.cells import Cell, Panel, View, row, sentence, spread
+from anvil_tui.ui.text import last_segment, literal
+from anvil_tui.ui.widgets.pane import GUTTER, Pane
+from anvil_tui.ui.widgets.strips import Line
+
+if TYPE_CHECKING:
+    from anvil_tui.ui.app import Console
+
+Draw = Callable[[int], Panel]
+
+
+class Body(Pane, can_focus=False):
+    """The text of a dialog: as high as its rows, scrolled by the dialog's keys."""
+
+    def __init__(self, draw: Draw) -> None:
+        super().__init__(lambda world, view, width, height: self.draw(width), id="body")
+        self.draw = draw
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.draw(max(1, width - GUTTER)).rows) + 1
+
+
+class Dialog(ModalScreen[str | None], inherit_bindings=False):
+    """Answers None for Cancel, else what was typed ("" when nothing had to be).
+
+    `word` must be typed by its last segment; `ask` wants any text (a reason, a filter).
+    """
+
+    AUTO_FOCUS = ""
+    BINDINGS = [
+        Binding("escape", "cancel", show=False),
+        Binding("tab,right", "app.focus_next", show=False),
+        Binding("shift+tab,left", "app.focus_previous", show=False),
+        Binding("up,k", "scroll(-1)", show=False),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("pageup", "scroll(-10)", show=False),
+        Binding("pagedown", "scroll(10)", show=False),
+    ]
+
+    def __init__(self, draw: Draw, yes: str = "", word: str = "", ask: str = "", text: str = "") -> None:
+        super().__init__()
+        self.draw, self.yes, self.ask, self.text = draw, yes, ask, text
+        self.word = last_segment(word)
+        self.closed = ""
+        self.note = ""
+        self.armed_at = math.inf
+
+    @property
+    def console(self) -> Console:
+        return self.app  # type: ignore[return-value]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Body(self.draw)
+            yield Line(id="asked")
+            if self.word or self.ask:
+                yield Input(self.text, compact=True, select_on_focus=False)
+            with Horizontal(id="buttons"):
+                yield Button(Content("[ Close ]" if not self.yes else "[ Cancel ]"), id="cancel", compact=True)
+                if self.yes:
+                    yield Button(Content(f"[ {self.yes} ]"), id="yes", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(Body).show(self.console.world, View())
+        self._say()
+        self.call_after_refresh(self._arm)
+
+    def _arm(self) -> None:
+        """Drawn: from now on keys count, and Cancel has the focus."""
+        self.armed_at = time.monotonic()
+        self.home()
+
+    def home(self) -> None:
+        wanted = self.query(Input).first() if self.ask and not self.word else self.query_one("#cancel", Button)
+        wanted.focus()
+
+    # what stands between body and buttons
+
+    def _say(self) -> None:
+        line = self.query_one("#asked", Line)
+        width = line.size.width or self.app.size.width
+        line.set_rows(spread([self._question()], [], width))
+        for button in self.query("#yes").results(Button):
+            button.disabled = bool(self.closed)
+
+    def _question(self) -> Cell:
+        if self.note:
+            return Cell(literal(self.note), "warn")
+        if self.closed:
+            return Cell(literal(self.closed), "bad")
+        if self.word:
+            return Cell(f"This touches live traffic. Type {self.word} to confirm:", "warn")
+        return Cell(self.ask, "dim")
+
+    def on_resize(self) -> None:
+        self._say()
+
+    # answers
+
+    @on(Button.Pressed, "#cancel")
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#yes")
+    @on(Input.Submitted)
+    def _confirm(self) -> None:
+        typed = "".join(i.value for i in self.query(Input)).strip()
+        if self.closed:
+            return
+        if self.word and typed != self.word:
+            self.note = f"Type {self.word} exactly: this is a second look, not a formality"
+            self._say()
+            return
+        self.dismiss(typed)
+
+    @on(Input.Changed)
+    def _typing(self) -> None:
+        self.note = ""
+        self._say()
+
+    def action_scroll(self, by: int) -> None:
+        self.query_one(Body).move(by)
+
+    def world_changed(self, world: World, view: View) -> None:
+        """A plain question does not change; a plan does."""
+
+
+def sentence_panel(title: str, text: str) -> Draw:
+    """A dialog body of plain sentences."""
+
+    def draw(width: int) -> Panel:
+        rows = [r for line in text.split("\n") for r in (sentence(line, width) if line else [row("")])]
+        return Panel(title, tuple(rows))
+
+    return draw

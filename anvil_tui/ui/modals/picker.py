@@ -1,0 +1,92 @@
+"""Choose one row by typing a part of it: recipes, roles, commands. A closed row says why and stays closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from anvil_tui.core.world import World
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, spread
+from anvil_tui.ui.text import literal
+from anvil_tui.ui.widgets.pane import Pane
+from anvil_tui.ui.widgets.strips import Line
+
+if TYPE_CHECKING:
+    from anvil_tui.ui.app import Console
+
+Rows = Callable[[str, int], Sequence[Row]]
+Closed = Callable[[str], str | None]
+
+
+class Picker(ModalScreen[str | None], inherit_bindings=False):
+    """Answers the key of the chosen row, None for Esc. `rows` gets the typed text and the width."""
+
+    AUTO_FOCUS = "Input"
+    BINDINGS = [
+        Binding("escape", "cancel", show=False),
+        Binding("up", "step(-1)", show=False, priority=True),
+        Binding("down", "step(1)", show=False, priority=True),
+        Binding("pageup", "step(-10)", show=False, priority=True),
+        Binding("pagedown", "step(10)", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, rows: Rows, closed: Closed, start: str = "") -> None:
+        super().__init__()
+        self.prompt, self._rows, self._why = title, rows, closed
+        self._list = Pane(self._panel, id="choices")
+        self._list.cursor = start
+
+    @property
+    def console(self) -> Console:
+        return self.app  # type: ignore[return-value]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Input(placeholder="type to narrow, arrows move, enter takes, esc goes back", compact=True)
+            yield self._list
+            yield Line(id="asked")
+
+    def _panel(self, world: World, view: View, width: int, height: int) -> Panel:
+        typed = self.query_one(Input).value
+        found = tuple(self._rows(typed, width))
+        return Panel(self.prompt, found or (Row((Cell("nothing matches", "dim"),)),))
+
+    def on_mount(self) -> None:
+        self.world_changed(self.console.world, self.console.view)
+
+    def world_changed(self, world: World, view: View) -> None:
+        self._list.show(world, view)
+        self._say()
+
+    @on(Input.Changed)
+    def _narrow(self) -> None:
+        self.world_changed(self.console.world, self.console.view)
+
+    @on(Pane.Moved)
+    def _moved(self, event: Pane.Moved) -> None:
+        event.stop()
+        self._say()
+
+    def _say(self) -> None:
+        why = self._why(self._list.cursor) if self._list.cursor else None
+        line = self.query_one("#asked", Line)
+        line.set_rows(spread([Cell(f"not now: {literal(why)}" if why else "", "warn")], [], line.size.width or 1))
+
+    @on(Input.Submitted)
+    def _take(self) -> None:
+        key = self._list.cursor
+        if key and not self._why(key):
+            self.dismiss(key)
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+    def action_step(self, by: int) -> None:
+        self._list.move(by)

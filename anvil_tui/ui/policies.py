@@ -1,0 +1,191 @@
+"""May this deed run now? None, or one sentence that says what stands in the way and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.world import Phase, Serve, World
+from anvil_tui.ui.presenters.freshness import why_unusable
+from anvil_tui.ui.presenters.serves import incumbent
+from anvil_tui.ui.text import literal, short_id
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a deed is aimed at, frozen when the key is pressed. `recipe` "" = not chosen yet."""
+
+    serve: str = ""
+    role: str = ""
+    recipe: str = ""
+    operation: str = ""
+
+
+def _writable(world: World) -> str | None:
+    return "read-only: this console was started with --read-only" if world.read_only else None
+
+
+def _free(world: World) -> str | None:
+    """Nothing else changes the box, and what a deed rests on can be read."""
+    closed = _writable(world)
+    if closed:
+        return closed
+    for operation in world.operations:
+        if operation.outcome is None and operation.alive:
+            return f"{operation.kind} {operation.id} is running: one operation at a time"
+        if operation.outcome is None:
+            return f"{operation.kind} {operation.id} was interrupted: r resumes it, z undoes it"
+    if world.lease is not None:
+        return f"the lease is held by {literal(world.lease.user, 40)}, process {world.lease.pid}"
+    return why_unusable(world.containers, world.now_s, "the container engine")
+
+
+def _routed(world: World, role: str) -> str | None:
+    closed = _free(world)
+    if closed:
+        return closed
+    if not role:
+        return "choose a serve of the role first"
+    return why_unusable(world.gateway, world.now_s, "the gateway")
+
+
+def _targets(world: World, role: str) -> set[str]:
+    found, gateway = world.workspace.role(role), world.gateway.value
+    return {gateway.aliases.get(a, "none") for a in found.aliases} if found and gateway else set()
+
+
+def _recipe(world: World, target: Target) -> Recipe | str:
+    recipe = world.recipe(target.recipe)
+    if recipe is None:
+        bad = next((f for f in world.recipes if f.path == target.recipe), None)
+        return literal(bad.error) if bad else f"recipe {literal(target.recipe, 80)} is not there any more"
+    if not recipe.loadable:
+        return literal(recipe.not_loadable_because)
+    return recipe
+
+
+def _running_of(world: World, recipe_id: str) -> Serve | None:
+    return next((s for s in world.serves if s.container.running and s.name == recipe_id), None)
+
+
+def load(world: World, target: Target) -> str | None:
+    closed = _free(world)
+    if closed or not target.recipe:
+        return closed
+    recipe = _recipe(world, target)
+    if isinstance(recipe, str):
+        return recipe
+    same = _running_of(world, recipe.id)
+    if same:
+        return f"{recipe.id} is already loaded: container {short_id(same.container.id)}"
+    for other in world.serves:
+        alone = recipe.exclusive or bool(other.record and other.record.exclusive)
+        if other.container.running and other.record and alone:
+            return f"{literal(other.name, 80)} holds the box: p promotes {recipe.id} under held traffic"
+    return None
+
+
+def promote(world: World, target: Target) -> str | None:
+    closed = _routed(world, target.role)
+    if closed or not target.recipe:
+        return closed
+    recipe = _recipe(world, target)
+    if isinstance(recipe, str):
+        return recipe
+    now = incumbent(world, target.role)
+    if now and now.phase is Phase.SERVING and now.name == recipe.id:
+        return f"{recipe.id} already serves {target.role}"
+    return None
+
+
+def _own(world: World, target: Target) -> Serve | str:
+    serve = world.serve(target.serve)
+    if serve is None:
+        return "choose a serve first" if not target.serve else "this serve is not there any more"
+    if serve.record is None:
+        return f"{literal(serve.name, 80)} is foreign: it was not made by a recipe of ours"
+    return serve
+
+
+def qualify(world: World, target: Target) -> str | None:
+    closed = _free(world)
+    if closed:
+        return closed
+    serve = _own(world, target)
+    if isinstance(serve, str):
+        return serve
+    if serve.phase in (Phase.READY, Phase.SERVING, Phase.QUIESCED, Phase.DRAINED):
+        return None
+    return f"{literal(serve.name, 80)} is {serve.phase}: gates need it ready"
+
+
+def unload(world: World, target: Target) -> str | None:
+    closed = _free(world)
+    if closed:
+        return closed
+    serve = _own(world, target)
+    return serve if isinstance(serve, str) else None
+
+
+def quiesce(world: World, target: Target) -> str | None:
+    closed = _routed(world, target.role)
+    if closed:
+        return closed
+    return f"{target.role} is already quiesced" if _targets(world, target.role) == {"hold"} else None
+
+
+def drain(world: World, target: Target) -> str | None:
+    closed = _routed(world, target.role)
+    if closed:
+        return closed
+    return None if incumbent(world, target.role) else f"nothing serves {target.role}"
+
+
+def readmit(world: World, target: Target) -> str | None:
+    closed = drain(world, target)
+    if closed:
+        return closed
+    now = incumbent(world, target.role)
+    if now and now.record and _targets(world, target.role) == {now.record.slot}:
+        return f"{target.role} is admitted already"
+    return None
+
+
+def rollback(world: World, target: Target) -> str | None:
+    closed = _routed(world, target.role)
+    if closed:
+        return closed
+    way_back = world.rollbacks.get(target.role)
+    if way_back is None:
+        return f"{target.role} has no rollback yet: the next promotion keeps one"
+    if not way_back.ready:
+        return f"the rollback of {target.role} is missing {literal(', '.join(way_back.missing))}"
+    return None
+
+
+def _operation(world: World, target: Target, state: str, nothing: str) -> str | None:
+    closed = _writable(world)
+    if closed:
+        return closed
+    found = next((o for o in world.operations if o.id == target.operation), None)
+    return None if found and found.state == state else nothing
+
+
+def resume(world: World, target: Target) -> str | None:
+    return _operation(world, target, "interrupted", "no operation is interrupted")
+
+
+def undo(world: World, target: Target) -> str | None:
+    closed = _operation(world, target, "interrupted", "no operation is interrupted")
+    found = next((o for o in world.operations if o.id == target.operation), None)
+    if closed is None and found and found.decision == "forward":
+        return f"{found.kind} has decided to go forward: r finishes it; afterwards b rolls back"
+    return closed
+
+
+def cancel(world: World, target: Target) -> str | None:
+    closed = _operation(world, target, "running", "no operation is running")
+    found = next((o for o in world.operations if o.id == target.operation), None)
+    if closed is None and found and found.decision:
+        return f"{found.kind} has decided ({found.decision}): it ends by itself"
+    return closed

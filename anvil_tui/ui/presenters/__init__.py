@@ -1,0 +1,1 @@
+"""Pure functions from a World to panels of cells. No textual here."""

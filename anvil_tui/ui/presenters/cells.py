@@ -1,0 +1,134 @@
+"""Cells, rows and panels: what every presenter returns and every pane draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import Literal, NamedTuple
+
+from rich.cells import cell_len
+
+from anvil_tui.ui.text import clip, fit, pad, rpad, wrap
+
+Tone = Literal["text", "strong", "dim", "faint", "good", "warn", "bad", "accent", "spark", "mark"]
+TONES: tuple[Tone, ...] = ("text", "strong", "dim", "faint", "good", "warn", "bad", "accent", "spark", "mark")
+
+
+class Cell(NamedTuple):
+    """A run of text in one tone."""
+
+    text: str
+    tone: Tone = "text"
+
+
+class Row(NamedTuple):
+    """One line. Lines with the same non-empty `key` are one item that can be selected."""
+
+    cells: tuple[Cell, ...]
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What a pane shows: title and note in its rule, and rows. `note` is where STALE and ERROR stand."""
+
+    title: str
+    rows: tuple[Row, ...]
+    note: Cell | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the operator has chosen to look at: keys, never positions. `zone` None = this machine's own."""
+
+    serve: str = ""
+    gpu: str = ""
+    operation: str = ""
+    recipe: str = ""
+    gate: str = ""
+    zone: tzinfo | None = None
+    filters: tuple[tuple[str, str], ...] = ()
+
+    def choosing(self, field_name: str, key: str) -> View:
+        """The same view with another key chosen in one of the key fields."""
+        return replace(self, **{field_name: key})  # type: ignore[arg-type]
+
+    def filter_of(self, pane: str) -> str:
+        return dict(self.filters).get(pane, "")
+
+
+BLANK = Row(())
+
+
+def row(*cells: Cell | str, key: str = "") -> Row:
+    return Row(tuple(c if isinstance(c, Cell) else Cell(c) for c in cells), key)
+
+
+def width_of(cells: Iterable[Cell]) -> int:
+    return sum(cell_len(c.text) for c in cells)
+
+
+def spread(left: Sequence[Cell], right: Sequence[Cell], width: int, key: str = "") -> Row:
+    """`left` and `right` at the two ends of `width` cells; the left gives way."""
+    room = width - width_of(right)
+    kept = cut_row(left, room - 1 if right else room)
+    gap = room - width_of(kept)
+    return Row((*kept, Cell(" " * max(0, gap)), *right), key)
+
+
+def cut_row(cells: Iterable[Cell], width: int) -> tuple[Cell, ...]:
+    """The cells that fit in `width`; the one on the edge is cut with a mark."""
+    out: list[Cell] = []
+    left = width
+    for cell in cells:
+        if left <= 0:
+            break
+        text = clip(cell.text, left)
+        out.append(Cell(text, cell.tone))
+        left -= cell_len(text)
+    return tuple(out)
+
+
+def joined(parts: Iterable[Sequence[Cell]], gap: str = " · ") -> list[Cell]:
+    """Groups of cells with a faint separator between them; empty groups vanish."""
+    out: list[Cell] = []
+    for part in parts:
+        if not part:
+            continue
+        if out:
+            out.append(Cell(gap, "faint"))
+        out.extend(part)
+    return out
+
+
+def left(text: str, width: int, tone: Tone = "text") -> Cell:
+    return Cell(pad(text, width), tone)
+
+
+def right(text: str, width: int, tone: Tone = "text") -> Cell:
+    return Cell(rpad(text, width), tone)
+
+
+def middle(text: str, width: int, tone: Tone = "text") -> Cell:
+    return Cell(fit(text, width), tone)
+
+
+def sentence(text: str, width: int, tone: Tone = "text", *, indent: int = 0, key: str = "") -> list[Row]:
+    """A sentence over as many rows as it needs."""
+    gap = " " * indent
+    return [Row((Cell(gap + part, tone),), key) for part in wrap(text, max(8, width - indent))]
+
+
+def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]], width: int, label: int = 13) -> list[Row]:
+    """Label and value lines; long values wrap under themselves, nothing is cut."""
+    out: list[Row] = []
+    for name, value in pairs:
+        head = Cell(pad(name, label), "dim")
+        if isinstance(value, str):
+            parts = wrap(value, max(8, width - label))
+            out.append(row(head, Cell(parts[0])))
+            out.extend(row(" " * label, Cell(part)) for part in parts[1:])
+        else:
+            out.append(row(head, *value))
+    return out

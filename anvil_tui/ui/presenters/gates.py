@@ -1,0 +1,111 @@
+"""Gates of the running or last qualification: verdict in words, progress, time and reason."""
+
+from __future__ import annotations
+
+from anvil_tui.core.gates import Verdict
+from anvil_tui.core.journal import GateView, OperationView
+from anvil_tui.core.times import span
+from anvil_tui.core.world import World
+from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, facts, left, right, row, sentence
+from anvil_tui.ui.text import bar, clip, literal
+
+_MARKS: dict[str, tuple[str, Tone]] = {
+    Verdict.PASSED: (glyphs.DONE, "good"),
+    Verdict.FAILED: (glyphs.BAD, "bad"),
+    Verdict.ERRORED: (glyphs.BAD, "warn"),
+    Verdict.UNRUNNABLE: (glyphs.WARN, "warn"),
+    Verdict.UNSUPPORTED: (glyphs.OFF, "dim"),
+    Verdict.UNVERIFIED: (glyphs.ASK, "warn"),
+    Verdict.CANCELLED: (glyphs.OFF, "dim"),
+    "running": (glyphs.RUN, "accent"),
+    "pending": (glyphs.TODO_DOT, "faint"),
+}
+_SETTLED = frozenset(Verdict)
+_WORD = 11
+
+
+def mark(verdict: str) -> tuple[str, Tone]:
+    return _MARKS.get(verdict, (glyphs.ASK, "warn"))
+
+
+def of_operation(world: World, view: View) -> OperationView | None:
+    """The chosen operation if it ran gates, else the running one, else the newest that did."""
+    with_gates = [o for o in world.operations if o.gates]
+    chosen = next((o for o in with_gates if o.id == view.operation), None)
+    running = next((o for o in reversed(with_gates) if o.outcome is None), None)
+    return chosen or running or (with_gates[-1] if with_gates else None)
+
+
+def tally(gates: tuple[GateView, ...]) -> str:
+    """`9/14`: gates with a verdict of all."""
+    return f"{sum(g.verdict in _SETTLED for g in gates)}/{len(gates)}"
+
+
+def panel(world: World, view: View, width: int, height: int) -> Panel:
+    operation = of_operation(world, view)
+    if operation is None:
+        text = "No qualification yet: g runs the gates of a suite on the selected serve."
+        return Panel("Gates", tuple(sentence(text, width, "dim")))
+    title = f"Gates {tally(operation.gates)}  {operation.kind} {literal(operation.target, 80)}"
+    rows = [_line(g, width) for g in operation.gates]
+    return Panel(title, tuple(rows), _verdicts(operation))
+
+
+def _verdicts(operation: OperationView) -> Cell | None:
+    """The count of what did not pass, in words; nothing while all is well."""
+    counts: dict[str, int] = {}
+    for gate in operation.gates:
+        if gate.verdict in _SETTLED and gate.verdict != Verdict.PASSED:
+            counts[gate.verdict] = counts.get(gate.verdict, 0) + 1
+    if not counts:
+        return None
+    tone: Tone = "bad" if Verdict.FAILED in counts else "warn"
+    return Cell(" ".join(f"{n} {verdict}" for verdict, n in counts.items()), tone)
+
+
+def _line(gate: GateView, width: int) -> Row:
+    glyph, tone = mark(gate.verdict)
+    name = max(12, min(22, width // 3))
+    done = f"{gate.done}/{gate.of}" if gate.of else ""
+    cells = [
+        Cell(f"{glyph} ", tone),
+        left(literal(gate.id), name, "faint" if gate.verdict == "pending" else "text"),
+        Cell(" "),
+        left(gate.verdict, _WORD, tone),
+        right(done, 7, "text"),
+    ]
+    spent = width - 2 - name - 1 - _WORD - 7
+    if gate.verdict == "running" and gate.of and spent >= 14:
+        filled, rest = bar(gate.done / gate.of, min(24, spent - 2))
+        return row(*cells, Cell("  "), Cell(filled, "accent"), Cell(rest, "faint"), key=gate.id)
+    took = "" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s"
+    cells.append(right(took, 9, "dim"))
+    if gate.reason and spent > 20:
+        why_tone: Tone = "dim" if gate.verdict == Verdict.PASSED else tone
+        cells.append(Cell("  " + clip(literal(gate.reason), spent - 11), why_tone))
+    return row(*cells, key=gate.id)
+
+
+def detail(world: World, view: View, width: int, height: int) -> Panel:
+    """One gate in full: nothing cut."""
+    operation = of_operation(world, view)
+    gate = next((g for g in operation.gates if g.id == view.gate), None) if operation else None
+    if operation is None or gate is None:
+        return Panel("Gate", tuple(sentence("Choose a gate with the arrow keys.", width, "dim")))
+    glyph, tone = mark(gate.verdict)
+    took = "n/a" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s ({span(gate.elapsed_s)})"
+    rows = facts(
+        [
+            ("gate", literal(gate.id)),
+            ("kind", literal(gate.kind)),
+            ("verdict", [Cell(f"{glyph} {gate.verdict}", tone)]),
+            ("observations", f"{gate.done} of {gate.of}" if gate.of else "n/a"),
+            ("took", took),
+            ("reason", literal(gate.reason, 2000) or "none given"),
+            ("operation", f"{operation.kind} {operation.id}"),
+            ("target", literal(operation.target)),
+        ],
+        width,
+    )
+    return Panel(f"Gate {literal(gate.id)}", tuple(rows))

@@ -1,0 +1,92 @@
+"""The header: which box, may I write, who holds the lease, what serves and how well, what time."""
+
+from __future__ import annotations
+
+from anvil_tui.core.world import Lights, World
+from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, cut_row, joined, width_of
+from anvil_tui.ui.presenters.freshness import state_note
+from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
+from anvil_tui.ui.text import fit, literal
+
+
+def header(world: World, view: View, width: int) -> Row:
+    left = _box(world, width)
+    clock = Cell(_clock(world, view, width) + " ", "dim")
+    room = width - width_of(left) - width_of([clock]) - 3
+    serving = _serving(world, room)
+    gap = width - width_of(left) - width_of(serving) - width_of([clock])
+    if gap < 1:
+        return Row(cut_row((*left, Cell(" "), clock), width))
+    before = max(2, gap // 2) if width >= 100 else 2
+    before = min(before, gap - 1)
+    return Row((*left, Cell(" " * before), *serving, Cell(" " * (gap - before)), clock))
+
+
+def _box(world: World, width: int) -> list[Cell]:
+    box = world.workspace.box
+    kind: Tone = "warn" if box.kind == "production" else "dim"
+    mode = Cell("READ-ONLY", "warn") if world.read_only else Cell("RW", "good")
+    name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
+    parts = [
+        [Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(box.kind.upper(), kind)],
+        [mode],
+        _lease(world),
+    ]
+    if world.problems:
+        parts.append(
+            [Cell(f"{glyphs.WARN} {len(world.problems)} problem{'s' * (len(world.problems) > 1)}", "warn")]
+        )
+    return [*name, *joined(parts, "  ")]
+
+
+def _lease(world: World) -> list[Cell]:
+    if world.lease is None:
+        return [Cell("lease free", "dim")]
+    held = world.lease
+    return [Cell("lease ", "dim"), Cell(f"{literal(held.user, 16)}:{held.pid}", "warn")]
+
+
+def _serving(world: World, room: int) -> list[Cell]:
+    """One group a role, as many as fit; names give way first."""
+    roles = world.workspace.roles
+    for keep in range(len(roles), 0, -1):
+        each = (room - 3 * (keep - 1)) // keep
+        cells = joined(([*_role(world, r.name, each)] for r in roles[:keep]), "   ")
+        if keep < len(roles):
+            cells.append(Cell(f" +{len(roles) - keep}", "dim"))
+        if width_of(cells) <= room:
+            return cells
+    return []
+
+
+def _role(world: World, role: str, room: int) -> list[Cell]:
+    serve = incumbent(world, role)
+    head = Cell(f"{literal(role, 20)} ", "dim")
+    if serve is None:
+        # a daemon that cannot be read is not the same as nothing serving
+        lost = state_note(world.containers, world.now_s)
+        recorded = world.record.serve_in(role)
+        if lost or recorded:
+            return [head, Cell(f"{glyphs.ASK} UNKNOWN" if lost else f"{glyphs.BAD} GONE", "bad")]
+        return [head, Cell(f"{glyphs.OFF} nothing serves", "warn")]
+    glyph, tone = worst(serve.lights) if serve.phase == "serving" else (glyphs.WAIT, PHASE_TONES[serve.phase])
+    fixed = [head, Cell(f"{glyph} {serve.phase} ", tone)]
+    return [*fixed, Cell(fit(literal(serve.name), max(6, room - width_of(fixed))), "strong")]
+
+
+def worst(lights: Lights) -> tuple[str, Tone]:
+    """The one glyph for four lights: the worst of them."""
+    states = {lights.process.state, lights.http.state, lights.identity.state, lights.progress.state}
+    if "bad" in states:
+        return glyphs.BAD, "bad"
+    if "wait" in states:
+        return glyphs.WAIT, "warn"
+    if "unknown" in states:
+        return glyphs.ASK, "warn"
+    return glyphs.OK, "good"
+
+
+def _clock(world: World, view: View, width: int) -> str:
+    local = world.now_utc.astimezone(view.zone)
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}" if width >= 140 else f"{local:%H:%M:%S %Z}"

@@ -1,0 +1,76 @@
+"""Help, hints and palette rows: three views of the one action registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from anvil_tui.ui.actions import ACTIONS, Action, matches
+from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, joined, left, row, spread
+from anvil_tui.ui.text import literal
+
+Why = Callable[[Action], str | None]
+
+HINT_LIMIT = 6
+_AREAS = {
+    "view": "Look",
+    "recipe": "Recipes",
+    "serve": "The selected serve",
+    "role": "Its role",
+    "operation": "Operations",
+}
+
+
+def hints(actions: Sequence[Action], why: Why, width: int) -> Row:
+    """At most six, the first never cut; a closed one stands in brackets, so that it reads without colour."""
+    parts = [_hint(a, why(a)) for a in actions[:HINT_LIMIT]]
+    return spread([Cell(" "), *joined(parts, "  ")], [], width)
+
+
+def _hint(action: Action, closed: str | None) -> list[Cell]:
+    if closed:
+        return [Cell(f"({action.key} {action.label})", "faint")]
+    return [Cell(action.key, "accent"), Cell(f" {action.label}", "dim")]
+
+
+def help_rows(why: Why, width: int) -> list[Row]:
+    """Every action by area; a closed one says why in its second line."""
+    rows: list[Row] = []
+    for area, title in _AREAS.items():
+        rows += [BLANK] if rows else []
+        rows.append(row(Cell(title, "accent")))
+        for action in ACTIONS:
+            if action.id.startswith(f"{area}."):
+                rows += _help(action, why(action), width)
+    return rows
+
+
+def _help(action: Action, closed: str | None, width: int) -> list[Row]:
+    keys = ", ".join([action.key, *action.keys[1:]])
+    tone: Tone = "dim" if closed else "text"
+    cells = [
+        left(keys, 15, "faint" if closed else "strong"),
+        left(action.label, 14, tone),
+        Cell(action.help, "dim"),
+    ]
+    rows = [spread(cells, [], width)]
+    if closed:
+        rows.append(spread([Cell(" " * 15), Cell(f"not now: {literal(closed)}", "warn")], [], width))
+    return rows
+
+
+def palette_rows(text: str, why: Why, width: int) -> list[Row]:
+    """Actions that match; a closed one is grey and says why, and stays in its place."""
+    return [_entry(a, why(a), width) for a in ACTIONS if matches(a, text)]
+
+
+def _entry(action: Action, closed: str | None, width: int) -> Row:
+    tail = [Cell(f" {action.id} ", "faint")] if width >= 70 else []
+    if closed:
+        head = [
+            left(f"({action.key})", 12, "faint"),
+            left(action.label, 14, "faint"),
+            Cell(literal(closed), "dim"),
+        ]
+    else:
+        head = [left(action.key, 12, "accent"), left(action.label, 14, "strong"), Cell(action.help, "dim")]
+    return spread(head, tail, width, action.id)

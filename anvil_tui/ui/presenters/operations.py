@@ -1,0 +1,227 @@
+"""Operations: what runs, what was interrupted, its steps, its decision, what is left, and events."""
+
+from __future__ import annotations
+
+from anvil_tui.core.journal import OperationView, StepView
+from anvil_tui.core.times import span
+from anvil_tui.core.world import Event, World
+from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters import gates
+from anvil_tui.ui.presenters.cells import (
+    BLANK,
+    Cell,
+    Panel,
+    Row,
+    Tone,
+    View,
+    facts,
+    left,
+    right,
+    row,
+    sentence,
+    spread,
+)
+from anvil_tui.ui.text import clock, literal, seconds_since, stamp
+
+_STATES: dict[str, tuple[str, Tone]] = {
+    "running": (glyphs.RUN, "accent"),
+    "interrupted": (glyphs.WARN, "warn"),
+    "done": (glyphs.DONE, "good"),
+    "undone": (glyphs.OFF, "warn"),
+    "halted": (glyphs.BAD, "bad"),
+}
+_STEPS: dict[str, tuple[str, Tone]] = {
+    "pending": (glyphs.TODO_DOT, "faint"),
+    "running": (glyphs.RUN, "accent"),
+    "done": (glyphs.DONE, "good"),
+    "failed": (glyphs.BAD, "bad"),
+}
+_EVENT_TONES: dict[str, Tone] = {"plain": "text", "good": "good", "warn": "warn", "bad": "bad"}
+
+
+def state_word(operation: OperationView) -> str:
+    return operation.state.upper() if operation.state in ("interrupted", "halted") else operation.state
+
+
+def current_step(operation: OperationView) -> tuple[int, int, StepView | None]:
+    """1-based place, count, and the step that runs or failed last; the way back counts for itself."""
+    steps = operation.undo_steps if operation.decision == "undo" and operation.undo_steps else operation.steps
+    active = [i for i, s in enumerate(steps) if s.state in ("running", "failed")]
+    if active:
+        return active[-1] + 1, len(steps), steps[active[-1]]
+    done = sum(s.state == "done" for s in steps)
+    return done, len(steps), None
+
+
+def open_rows(world: World, width: int) -> list[Row]:
+    """What needs attention first: running, interrupted, and the newest one if it halted."""
+    rows: list[Row] = []
+    newest = world.operations[-1] if world.operations else None
+    for operation in world.operations:
+        if operation.outcome is None or (operation is newest and operation.outcome == "halted"):
+            rows += _summary(world, operation, width)
+    return rows
+
+
+def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
+    glyph, tone = _STATES[operation.state]
+    head = [Cell(f"{glyph} {operation.kind} ", tone), Cell(f"{literal(operation.target, 60)}  ", "strong")]
+    if operation.state == "interrupted":
+        at = operation.last_note or "between two steps"
+        text = f"INTERRUPTED {literal(at, 200)}"
+        return [
+            spread([*head, Cell(text, "warn")], [], width, operation.id),
+            row(Cell("  r resume · z undo · enter shows its steps", "warn"), key=operation.id),
+        ]
+    if operation.state == "halted":
+        why = literal(operation.why or "a person must act", 200)
+        return [spread([*head, Cell(f"HALTED {why}", "bad")], [], width, operation.id)]
+    place, count, step = current_step(operation)
+    title = literal(step.title, 80) if step else "starting"
+    rows = [
+        spread(
+            [*head, Cell(f"step {place}/{count} ", "dim"), Cell(title)], _times(world, step), width, operation.id
+        )
+    ]
+    if operation.last_note:
+        rows.append(spread([Cell(f"  {literal(operation.last_note, 300)}", "dim")], [], width, operation.id))
+    return rows
+
+
+def _times(world: World, step: StepView | None) -> list[Cell]:
+    took = seconds_since(step.started_at, world.now_utc) if step else None
+    if step is None or took is None:
+        return []
+    if step.deadline_s and step.state == "running":
+        late: Tone = "warn" if took > step.deadline_s else "dim"
+        return [Cell(f" {span(took)}", "text"), Cell(f" of at most {span(step.deadline_s)}", late)]
+    return [Cell(f" {span(took)}", "dim")]
+
+
+def events_panel(world: World, view: View, width: int, height: int) -> Panel:
+    """Open operations, problems, then events, newest first."""
+    rows = open_rows(world, width)
+    for problem in world.problems:
+        rows += sentence(f"{glyphs.WARN} {literal(problem)}", width, "warn")
+    rows += [_event(e, view, width) for e in reversed(world.events)]
+    if not rows:
+        rows = sentence("Nothing has happened yet.", width, "dim")
+    return Panel("Operations and events", tuple(rows))
+
+
+def _event(event: Event, view: View, width: int) -> Row:
+    head = [Cell(clock(event.at, view.zone), "faint"), Cell("  "), left(literal(event.source), 12, "dim")]
+    return spread([*head, Cell(literal(event.text, 600), _EVENT_TONES[event.tone])], [], width)
+
+
+def shown(world: World, view: View) -> list[OperationView]:
+    wanted = view.filter_of("operations").lower()
+    found = [o for o in world.operations if wanted in f"{o.id} {o.kind} {o.target} {o.state}".lower()]
+    open_ones = [o for o in world.operations if o.outcome is None and o not in found]
+    return [*open_ones, *reversed(found)]
+
+
+def list_panel(world: World, view: View, width: int, height: int) -> Panel:
+    """The history of all, newest first."""
+    rows = []
+    for operation in shown(world, view):
+        glyph, tone = _STATES[operation.state]
+        when = [Cell(clock(operation.started_at, view.zone), "faint"), Cell("  ")]
+        cells = [Cell(f"{glyph} ", tone), *when, left(operation.kind, 9), left(state_word(operation), 12, tone)]
+        rows.append(spread([*cells, Cell(literal(operation.target, 120), "text")], [], width, operation.id))
+    if not rows:
+        rows = sentence("No operation yet.", width, "dim")
+    return Panel(f"Operations {len(world.operations)}", tuple(rows))
+
+
+def chosen(world: World, view: View) -> OperationView | None:
+    return next((o for o in world.operations if o.id == view.operation), None) or world.operation
+
+
+def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
+    """Everything the journal tells of one operation."""
+    operation = chosen(world, view)
+    if operation is None:
+        return Panel("Operation", tuple(sentence("No operation yet.", width, "dim")))
+    rows = [*_facts(operation, view, width), BLANK, *_steps(world, operation.steps, width, "Steps")]
+    if operation.undo_steps:
+        rows += [BLANK, *_steps(world, operation.undo_steps, width, "Way back")]
+    if operation.gates:
+        rows += [BLANK, row(Cell(f"Gates {gates.tally(operation.gates)}", "accent"))]
+        rows += [gates._line(g, width)._replace(key="") for g in operation.gates]
+    return Panel(f"{operation.kind} {literal(operation.target, 120)}", tuple(rows))
+
+
+def _facts(operation: OperationView, view: View, width: int) -> list[Row]:
+    glyph, tone = _STATES[operation.state]
+    ended = f" {glyphs.ARROW} {stamp(operation.ended_at, view.zone)}" if operation.ended_at else ""
+    pairs: list[tuple[str, str | list[Cell]]] = [
+        ("state", [Cell(f"{glyph} {state_word(operation)}", tone)]),
+        ("operation", f"{operation.id}  plan {operation.plan_hash or 'n/a'}  pid {operation.pid or 'n/a'}"),
+        ("started", stamp(operation.started_at, view.zone) + ended),
+        ("decision", _decision(operation)),
+    ]
+    if operation.why:
+        pairs.append(("why", literal(operation.why, 2000)))
+    if operation.last_note:
+        pairs.append(("last note", literal(operation.last_note, 2000)))
+    if operation.torn:
+        pairs.append(("journal", [Cell(literal(operation.torn, 300), "bad")]))
+    rows = facts(pairs, width)
+    for left_over in operation.residue:
+        rows += sentence(f"left behind: {literal(left_over)}", width, "warn")
+    rows += sentence(what_now(operation), width, tone if operation.state != "done" else "dim")
+    return rows
+
+
+def _decision(operation: OperationView) -> str:
+    if not operation.decision:
+        return "none yet: recovery means undo"
+    why = f": {literal(operation.decision_why, 600)}" if operation.decision_why else ""
+    return f"{operation.decision}{why}"
+
+
+def what_now(operation: OperationView) -> str:
+    """The possible next deeds, as one sentence."""
+    match operation.state:
+        case "running":
+            return "It runs in its own process and goes on without this console. c cancels it with a reason."
+        case "interrupted" if operation.decision == "forward":
+            return "Its process is gone after the decision: r resumes and finishes it."
+        case "interrupted":
+            return "Its process is gone before a decision: z undoes it, r looks and takes the way that is right."
+        case "halted":
+            return f"A person must act. On the command line: anvil-tui operations show {operation.id}"
+        case "undone":
+            return "Everything was put back."
+        case _:
+            return "Nothing is left to do."
+
+
+def _steps(world: World, steps: tuple[StepView, ...], width: int, title: str) -> list[Row]:
+    done = sum(s.state == "done" for s in steps)
+    rows = [row(Cell(f"{title} {done}/{len(steps)}", "accent"))]
+    for number, step in enumerate(steps, 1):
+        glyph, tone = _STEPS[step.state]
+        took = _took(world, step)
+        name: Tone = "faint" if step.state == "pending" else "text"
+        rows.append(
+            spread(
+                [right(str(number), 3, "faint"), Cell(f" {glyph} ", tone), Cell(literal(step.title, 200), name)],
+                [Cell(f" {took}", "dim")], width,
+            )
+        )  # fmt: skip
+        if step.note:
+            rows += sentence(literal(step.note, 600), width, "bad" if step.state == "failed" else "dim", indent=6)[
+                :3
+            ]
+    return rows
+
+
+def _took(world: World, step: StepView) -> str:
+    start = seconds_since(step.started_at, world.now_utc)
+    if start is None:
+        return f"at most {span(step.deadline_s)}" if step.deadline_s else ""
+    end = seconds_since(step.ended_at, world.now_utc) if step.ended_at else 0.0
+    took = span(max(0.0, start - (end or 0.0)))
+    return f"{took} of at most {span(step.deadline_s)}" if step.state == "running" and step.deadline_s else took

@@ -1,0 +1,193 @@
+"""Recipes: the list to choose from, with decision, envelope, GPUs and licence, and one in full."""
+
+from __future__ import annotations
+
+from anvil_tui.core.recipe import Recipe, Status
+from anvil_tui.core.world import RecipeFile, World
+from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters.cells import (
+    BLANK,
+    Cell,
+    Panel,
+    Row,
+    Tone,
+    View,
+    facts,
+    left,
+    right,
+    row,
+    sentence,
+    spread,
+)
+from anvil_tui.ui.text import clip, gib, literal, number
+
+_DECISIONS: dict[Status, Tone] = {
+    Status.CURRENT: "good",
+    Status.ROLLBACK: "accent",
+    Status.CHALLENGER: "accent",
+    Status.FALLBACK: "text",
+    Status.REJECTED: "bad",
+    Status.POLICY_INFEASIBLE: "warn",
+    Status.UNVERIFIED: "warn",
+}
+
+
+def key_of(file: RecipeFile) -> str:
+    return file.recipe.id if file.recipe else file.path
+
+
+def shown(world: World, view: View) -> list[RecipeFile]:
+    wanted = view.filter_of("recipes").lower()
+    return [f for f in world.recipes if wanted in haystack(f)]
+
+
+def haystack(file: RecipeFile) -> str:
+    if file.recipe is None:
+        return file.path.lower()
+    decision = file.recipe.decision
+    return (
+        f"{file.recipe.id} {file.recipe.family} {file.recipe.engine} {decision.status if decision else ''}".lower()
+    )
+
+
+def list_panel(world: World, view: View, width: int, height: int) -> Panel:
+    files = shown(world, view)
+    rows = [_head(width), *(line(world, f, width) for f in files)]
+    if not files:
+        rows = sentence("No recipe matches." if world.recipes else "recipes/ holds no recipe.", width, "dim")
+    wanted = view.filter_of("recipes")
+    count = f'filter "{literal(wanted, 20)}" {len(files)}/{len(world.recipes)}' if wanted else f"{len(files)}"
+    return Panel(f"Recipes {count}", tuple(rows))
+
+
+def _head(width: int) -> Row:
+    tail = [
+        left("engine", 9, "faint"),
+        right("context", 11, "faint"),
+        right("C", 4, "faint"),
+        right("GPUs", 6, "faint"),
+    ]
+    return spread([left("  decision", 14, "faint"), Cell("recipe", "faint")], tail if width >= 70 else [], width)
+
+
+def line(world: World, file: RecipeFile, width: int) -> Row:
+    """One recipe; a file that cannot be used says why instead."""
+    recipe = file.recipe
+    if recipe is None:
+        cells = [Cell(f"{glyphs.BAD} ", "bad"), left("bad file", 12, "bad")]
+        return spread(
+            [*cells, Cell(f"{literal(file.path, 80)}: {literal(file.error)}", "bad")], [], width, key_of(file)
+        )
+    status, tone = _decision(recipe)
+    running = any(s.container.running and s.recipe and s.recipe.id == recipe.id for s in world.serves)
+    mark = Cell(f"{glyphs.OK} ", "good") if running else Cell("  ")
+    tail = _columns(recipe) if width >= 70 else []
+    room = width - 14 - sum(len(c.text) for c in tail)
+    name = left(literal(recipe.id), max(8, room - 1), "text" if recipe.loadable else "dim")
+    return spread([mark, left(status, 12, tone), name], tail, width, recipe.id)
+
+
+def _columns(recipe: Recipe) -> list[Cell]:
+    shape = recipe.envelope
+    licence: Tone = "dim" if recipe.licence.boundary == "unrestricted" else "warn"
+    return [
+        left(str(recipe.engine), 9, "dim"),
+        right(number(shape.context_tokens), 11),
+        right(f"C{shape.concurrency}", 4),
+        right(str(len(recipe.gpus.select)) + ("x" if recipe.exclusive else " "), 6, "dim"),
+        Cell("  "),
+        left(_licence(recipe), 13, licence),
+    ]
+
+
+def _licence(recipe: Recipe) -> str:
+    return {"unrestricted": "free use", "noncommercial": "noncommercial", "evaluation": "evaluation"}.get(
+        recipe.licence.boundary, "unreviewed"
+    )
+
+
+def _decision(recipe: Recipe) -> tuple[str, Tone]:
+    decision = recipe.decision
+    if decision is None:
+        return "undecided", "dim"
+    return _short(decision.status), _DECISIONS.get(decision.status, "dim")
+
+
+def _short(status: Status) -> str:
+    return "infeasible" if status is Status.POLICY_INFEASIBLE else str(status)
+
+
+def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
+    file = next((f for f in world.recipes if key_of(f) == view.recipe), None)
+    if file is None:
+        return Panel("Recipe", tuple(sentence("Choose a recipe with the arrow keys.", width, "dim")))
+    if file.recipe is None:
+        return Panel(literal(file.path, 200), tuple(sentence(literal(file.error, 2000), width, "bad")))
+    recipe = file.recipe
+    rows = [*_main(recipe, width), *_decisions(recipe, width), *_figures(recipe, width)]
+    return Panel(literal(recipe.id, 200), tuple(rows))
+
+
+def _main(recipe: Recipe, width: int) -> list[Row]:
+    shape = recipe.envelope
+    gpus = ", ".join(recipe.gpus.select) or "none"
+    held = "exclusive: holds the whole box" if recipe.exclusive else "shares the box"
+    envelope = f"{shape.context_tokens:,} context, {shape.max_output_tokens:,} output, C{shape.concurrency}"
+    media = ", ".join(shape.modalities)
+    speculation = (
+        f"{recipe.speculation.method} {recipe.speculation.tokens}".strip() if recipe.speculation else "none"
+    )
+    waived = f", waived {recipe.reserve.waived_on}: {recipe.reserve.waiver}" if recipe.reserve.waived_on else ""
+    size = f", {gib(recipe.model.bytes)}" if recipe.model.bytes else ""
+    pairs: list[tuple[str, str]] = [
+        ("title", literal(recipe.title, 400) or "none"),
+        ("served name", literal(recipe.served_name, 400)),
+        ("envelope", f"{envelope}; {media}"),
+        ("GPUs", f"{literal(gpus, 400)}, tensor parallel {recipe.gpus.tensor_parallel}; {held}"),
+        ("reserve", literal(f"{recipe.reserve.mib_per_gpu:,} MiB per GPU{waived}", 1000)),
+        ("engine", f"{recipe.engine}, KV {recipe.kv.type}, speculation {literal(speculation, 200)}"),
+        ("model", literal(f"{recipe.model.repo} {recipe.model.revision}{size}", 400)),
+        ("image", literal(recipe.image.ref, 400)),
+        ("budgets", f"{recipe.budgets.visible_tokens:,} visible, {recipe.budgets.reasoning_tokens:,} reasoning"),
+        ("suite", recipe.suite),
+        ("rollback", literal(recipe.rollback, 400)),
+        ("control", recipe.control or "none"),
+        ("licence", literal(f"{_licence(recipe)} {recipe.licence.note}", 600)),
+        ("patches", literal(", ".join(p.name for p in recipe.patches), 600) or "none"),
+    ]
+    rows = facts(pairs, width)
+    if not recipe.loadable:
+        rows += sentence(f"Cannot be loaded: {literal(recipe.not_loadable_because, 600)}", width, "warn")
+    return rows
+
+
+def _decisions(recipe: Recipe, width: int) -> list[Row]:
+    if not recipe.decisions:
+        return []
+    rows = [BLANK, row(Cell("Decisions", "accent"))]
+    for decision in sorted(recipe.decisions, key=lambda d: d.date, reverse=True):
+        head = [
+            Cell(f"{decision.date} ", "dim"),
+            Cell(str(decision.status), _DECISIONS.get(decision.status, "dim")),
+        ]
+        rows.append(row(*head))
+        rows += sentence(literal(decision.reason, 1000), width, "text", indent=2)
+    return rows
+
+
+def _figures(recipe: Recipe, width: int) -> list[Row]:
+    if not recipe.figures:
+        return []
+    rows = [BLANK, row(Cell("Figures", "accent"))]
+    for figure in recipe.figures:
+        count = f", n {figure.n}" if figure.n else ", n n/a"
+        spread_text = f", spread {literal(figure.spread)}" if figure.spread else ""
+        rows.append(
+            row(
+                left(literal(figure.name), 28, "dim"),
+                Cell(clip(literal(figure.value), max(8, width - 28)), "strong"),
+            )
+        )
+        if figure.conditions:
+            rows += sentence(f"{literal(figure.conditions, 400)}{count}{spread_text}", width, "dim", indent=2)
+    return rows

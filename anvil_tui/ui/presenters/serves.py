@@ -1,0 +1,162 @@
+"""Serves: phase, the four lights apart, place in the role, requests in flight, and why."""
+
+from __future__ import annotations
+
+from anvil_tui.core.world import Light, Phase, Serve, World
+from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
+from anvil_tui.ui.presenters.freshness import state_note
+from anvil_tui.ui.text import clip, literal, short_id
+
+PHASE_TONES: dict[Phase, Tone] = {
+    Phase.ABSENT: "dim",
+    Phase.CREATED: "dim",
+    Phase.LOADING: "warn",
+    Phase.READY: "good",
+    Phase.SERVING: "good",
+    Phase.QUIESCED: "warn",
+    Phase.DRAINING: "warn",
+    Phase.DRAINED: "warn",
+    Phase.STOPPED: "dim",
+    Phase.FAILED: "bad",
+    Phase.LOST: "bad",
+    Phase.FOREIGN: "warn",
+}
+LIGHTS: dict[str, Cell] = {
+    "ok": Cell(glyphs.OK, "good"),
+    "bad": Cell(glyphs.BAD, "bad"),
+    "wait": Cell(glyphs.WAIT, "warn"),
+    "unknown": Cell(glyphs.ASK, "dim"),
+}
+_QUIET = (Phase.STOPPED, Phase.ABSENT, Phase.CREATED)
+_LIGHT_COLUMNS = ("proc", "http", "id", "prog")
+_PHASE_WIDTH = 9
+_POSITION_WIDTH = 9
+
+
+def incumbent(world: World, role: str) -> Serve | None:
+    """The serve that the record names as the role's incumbent, if it can be seen."""
+    held = world.record.roles.get(role)
+    return world.serve(held.incumbent) if held and held.incumbent else None
+
+
+def shown(world: World, view: View) -> list[Serve]:
+    """Serves that pass the filter; one in trouble or in an operation is never hidden."""
+    wanted = view.filter_of("serves").lower()
+    return [s for s in world.serves if not wanted or wanted in _haystack(s) or in_trouble(s)]
+
+
+def _haystack(serve: Serve) -> str:
+    return f"{serve.name} {serve.container.name} {serve.container.id} {serve.phase}".lower()
+
+
+def in_trouble(serve: Serve) -> bool:
+    lights = (serve.lights.process, serve.lights.http, serve.lights.identity, serve.lights.progress)
+    trouble = serve.phase in (Phase.FAILED, Phase.LOST) or any(light.state == "bad" for light in lights)
+    return trouble or serve.phase in (Phase.LOADING, Phase.DRAINING)
+
+
+def panel(world: World, view: View, width: int, height: int) -> Panel:
+    serves = shown(world, view)
+    title = _title(world, view, len(serves))
+    note = state_note(world.containers, world.now_s)
+    if not serves:
+        return Panel(title, tuple(_nothing(world, width)), note)
+    wide = 1 + 2 * len(serves) <= height
+    rows = [_head(width)]
+    for serve in serves:
+        rows.append(_line(serve, width))
+        if wide or in_trouble(serve):
+            rows.extend(_second(world, serve, width))
+    return Panel(title, tuple(rows), note)
+
+
+def _title(world: World, view: View, count: int) -> str:
+    wanted = view.filter_of("serves")
+    return f'Serves  filter "{literal(wanted, 20)}" {count}/{len(world.serves)}' if wanted else "Serves"
+
+
+def _nothing(world: World, width: int) -> list[Row]:
+    if world.serves:
+        return sentence("No serve matches the filter: esc clears it.", width, "dim")
+    if not world.containers.ok:
+        return sentence("Containers cannot be read, so what runs is unknown.", width, "bad")
+    return sentence("No serve yet. l loads one from a recipe.", width, "dim")
+
+
+def _name_width(width: int) -> int:
+    fixed = 2 + 1 + _PHASE_WIDTH + 4 * 5 + 5
+    return max(8, width - fixed - (_POSITION_WIDTH + 1 if width >= 70 else 0))
+
+
+def _head(width: int) -> Row:
+    cells = [left("", 2), left("serve", _name_width(width) + 1, "faint"), left("phase", _PHASE_WIDTH, "faint")]
+    cells += [left(name, 5, "faint") for name in _LIGHT_COLUMNS]
+    cells.append(right("fly", 4, "faint"))
+    if width >= 70:
+        cells.append(left("  place", _POSITION_WIDTH + 2, "faint"))
+    return row(*cells)
+
+
+def _line(serve: Serve, width: int) -> Row:
+    tone = PHASE_TONES[serve.phase]
+    glyph = glyphs.OFF if serve.phase in _QUIET else glyphs.ASK if serve.phase is Phase.FOREIGN else glyphs.OK
+    glyph = glyphs.BAD if serve.phase in (Phase.FAILED, Phase.LOST) else glyph
+    name_tone: Tone = "strong" if serve.container.running else "text"
+    cells = [
+        Cell(f"{glyph} ", tone),
+        left(literal(serve.name), _name_width(width), name_tone),
+        Cell(" "),
+        left(_phase_word(serve), _PHASE_WIDTH, tone),
+    ]
+    for light in (serve.lights.process, serve.lights.http, serve.lights.identity, serve.lights.progress):
+        cells += [LIGHTS[light.state], Cell("    ")]
+    fly = "n/a" if serve.in_flight is None else str(serve.in_flight)
+    cells.append(right(fly, 4, "dim" if not serve.in_flight else "text"))
+    if width >= 70:
+        cells.append(left(f"  {serve.position}", _POSITION_WIDTH + 2, "dim"))
+    return row(*cells, key=serve.container.id)
+
+
+def _phase_word(serve: Serve) -> str:
+    return serve.phase.upper() if serve.phase in (Phase.FAILED, Phase.LOST) else str(serve.phase)
+
+
+def _second(world: World, serve: Serve, width: int) -> list[Row]:
+    """Why, if there is a why; else id, place, restarts and the readiness of the way back."""
+    if serve.why:
+        tone: Tone = "bad" if in_trouble(serve) and serve.phase is not Phase.LOADING else "dim"
+        return sentence(literal(serve.why), width, tone, indent=2, key=serve.container.id)[:2]
+    parts = [[Cell(short_id(serve.container.id), "dim")], place(world, serve)]
+    restarts = serve.container.restart_count
+    if restarts:
+        parts.append([Cell(f"restarts {restarts}", "warn")])
+    if serve.record and serve.record.qualified_suite:
+        parts.append([Cell(f"passed {literal(serve.record.qualified_suite, 24)}", "dim")])
+    return [spread([Cell("  "), *joined(parts)], [], width, serve.container.id)]
+
+
+def place(world: World, serve: Serve) -> list[Cell]:
+    """Its place in its role; for a rollback also whether the way back is ready."""
+    if serve.record is None:
+        return [Cell("not made by a recipe of ours", "warn")]
+    role = literal(serve.record.role, 20)
+    if serve.position != "rollback":
+        return [Cell(f"{serve.position} of {role}", "dim")]
+    ready = world.rollbacks.get(serve.record.role)
+    if ready is None or ready.target != serve.container.id:
+        return [Cell(f"older rollback of {role}", "dim")]
+    if ready.ready:
+        return [Cell(f"rollback of {role}: ready {glyphs.DONE}", "good")]
+    return [Cell(clip(f"rollback of {role}: missing {literal(', '.join(ready.missing))}", 80), "bad")]
+
+
+def light_words(serve: Serve) -> list[tuple[str, list[Cell]]]:
+    """The four lights with their words, for the detail view."""
+    named = zip(("process", "http", "identity", "progress"), _lights(serve), strict=True)
+    return [(n, [LIGHTS[x.state], Cell(f" {literal(x.word, 120)}")]) for n, x in named]
+
+
+def _lights(serve: Serve) -> tuple[Light, Light, Light, Light]:
+    lights = serve.lights
+    return lights.process, lights.http, lights.identity, lights.progress

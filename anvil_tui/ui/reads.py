@@ -1,0 +1,162 @@
+"""What the read-only actions do: screens, filter, help, palette, clipboard, quit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from anvil_tui.ui.actions import REGISTRY
+from anvil_tui.ui.deeds import help_dialog, quit_dialog
+from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
+from anvil_tui.ui.modals.picker import Picker
+from anvil_tui.ui.presenters.help import help_rows, palette_rows
+from anvil_tui.ui.screens.board import Board
+from anvil_tui.ui.screens.listing import SCREENS, Detail
+from anvil_tui.ui.screens.overview import Overview
+from anvil_tui.ui.text import literal
+from anvil_tui.ui.widgets.tail import Tail
+
+if TYPE_CHECKING:
+    from anvil_tui.ui.app import Console
+
+Read = Callable[["Console"], None]
+
+
+def _board(app: Console) -> Board | None:
+    return app.screen if isinstance(app.screen, Board) else None
+
+
+def show_help(app: Console) -> None:
+    app.push_screen(help_dialog(lambda width: help_rows(app.why, width)))
+
+
+def palette(app: Console) -> None:
+    picker = Picker(
+        "Commands", lambda text, width: palette_rows(text, app.why, width), lambda key: app.why(REGISTRY[key])
+    )
+    app.push_screen(picker, lambda key: app.dispatch(REGISTRY[key]) if key else None)
+
+
+def set_filter(app: Console) -> None:
+    board = _board(app)
+    name = board.filter_name() if board else ""
+    if not name:
+        app.say("filter: this pane has none; serves, log, recipes and operations do")
+        return
+    dialog = Dialog(
+        sentence_panel(f"Filter {name}", "Only rows with this text are shown. Empty shows all."),
+        "Filter", ask="Text:", text=app.view.filter_of(name),
+    )  # fmt: skip
+    app.push_screen(dialog, lambda text: _filtered(app, name, text))
+
+
+def _filtered(app: Console, name: str, text: str | None) -> None:
+    if text is None:
+        return
+    others = tuple(f for f in app.view.filters if f[0] != name)
+    app.look(replace(app.view, filters=(*others, (name, text)) if text else others))
+
+
+def back(app: Console) -> None:
+    board = _board(app)
+    name = board.filter_name() if board else ""
+    if name and app.view.filter_of(name):
+        _filtered(app, name, "")
+    elif not isinstance(app.screen, Overview):
+        app.pop_screen()
+
+
+def overview(app: Console) -> None:
+    while not isinstance(app.screen, Overview):
+        app.pop_screen()
+
+
+def opener(action_id: str) -> Read:
+    def open_screen(app: Console) -> None:
+        if isinstance(app.screen, SCREENS[action_id]):
+            return
+        overview(app)
+        app.push_screen(SCREENS[action_id]())
+
+    return open_screen
+
+
+def detail(app: Console) -> None:
+    """The focused pane's item in full."""
+    board = _board(app)
+    pane = board.focused_pane() if board else None
+    if board is None or pane is None or isinstance(board, Detail):
+        return
+    field = pane.field or ("serve" if app.world.serve(pane.cursor) else "gpu" if pane.cursor else "")
+    if field in Detail.BUILDS and pane.cursor:
+        app.push_screen(Detail(field))
+    elif field in ("operation", "gate") and isinstance(board, Overview):
+        opener(f"view.{field}s")(app)
+    elif isinstance(pane, Tail) and isinstance(board, Overview):
+        opener("view.logs")(app)
+
+
+def cycler(by: int) -> Read:
+    def cycle(app: Console) -> None:
+        board = _board(app)
+        if board is not None:
+            board.cycle(by)
+
+    return cycle
+
+
+def pause(app: Console) -> None:
+    for tail in app.screen.query(Tail):
+        tail.toggle()
+
+
+def zone(app: Console) -> None:
+    app.look(replace(app.view, zone=None if app.view.zone is UTC else UTC))
+
+
+def copy(app: Console) -> None:
+    """OSC 52 has no answer: say what was sent, and where the same text can be read."""
+    board = _board(app)
+    pane = board.focused_pane() if board else None
+    key = app.view.serve if isinstance(board, Detail) and board.field == "serve" else (pane.cursor if pane else "")
+    if not key:
+        app.say("copy: nothing is selected in this pane")
+        return
+    app.copy_to_clipboard(literal(key))
+    app.say(f"sent to the terminal's clipboard, if it takes that: {literal(key, 80)}")
+
+
+def redraw(app: Console) -> None:
+    app.refresh(layout=True, repaint=True)
+
+
+def leave(app: Console) -> None:
+    running = [o for o in app.world.operations if o.outcome is None and o.alive]
+    if not running:
+        app.exit(0, return_code=0)
+        return
+    text = (
+        f"{running[-1].kind} {literal(running[-1].target, 200)} is running in its own process and goes on without "
+        "this console. Open the console again to see how it ends."
+    )
+    app.push_screen(quit_dialog(text), lambda answer: None if answer is None else app.exit(0, return_code=0))
+
+
+READS: dict[str, Read] = {
+    "view.help": show_help,
+    "view.palette": palette,
+    "view.filter": set_filter,
+    "view.overview": overview,
+    **{name: opener(name) for name in SCREENS},
+    "view.detail": detail,
+    "view.back": back,
+    "view.next": cycler(1),
+    "view.previous": cycler(-1),
+    "view.pause": pause,
+    "view.zone": zone,
+    "view.copy": copy,
+    "view.redraw": redraw,
+    "view.quit": leave,
+}

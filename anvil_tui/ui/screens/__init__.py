@@ -1,0 +1,1 @@
+"""Screens: which panes, and where."""

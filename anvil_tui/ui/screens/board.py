@@ -1,0 +1,136 @@
+"""What every full screen shares: header, lifecycle strip, hints, keys from the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+
+from anvil_tui.core.world import World
+from anvil_tui.ui.actions import ACTIONS, REGISTRY, VERB_KEYS
+from anvil_tui.ui.presenters.cells import Cell, Row, View, spread
+from anvil_tui.ui.presenters.header import header
+from anvil_tui.ui.presenters.help import hints
+from anvil_tui.ui.presenters.lifecycle import strip
+from anvil_tui.ui.text import literal
+from anvil_tui.ui.widgets.pane import Pane
+from anvil_tui.ui.widgets.strips import Line
+
+if TYPE_CHECKING:
+    from anvil_tui.ui.app import Console
+
+_MOVES = {"up,k": -1, "down,j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
+
+
+class Board(Screen[None], inherit_bindings=False):
+    """A subclass yields its panes in `body`, and names its hints."""
+
+    AUTO_FOCUS = "Pane"
+    HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.palette", "view.back", "view.filter", "view.detail")
+    BINDINGS = [
+        *(Binding(",".join(a.keys), f"app.act('{a.id}')", a.label, id=a.id, show=False) for a in ACTIONS),
+        *(Binding(keys, f"move({by})", show=False) for keys, by in _MOVES.items()),
+    ]
+
+    @property
+    def console(self) -> Console:
+        return self.app  # type: ignore[return-value]
+
+    def compose(self) -> ComposeResult:
+        yield Line(id="header")
+        yield Line(id="strip")
+        yield from self.body()
+        yield Line(id="hints")
+
+    def body(self) -> ComposeResult:
+        yield from ()
+
+    def on_mount(self) -> None:
+        self.show(self.console.world, self.console.view)
+
+    def on_resize(self) -> None:
+        self.show(self.console.world, self.console.view)
+
+    def world_changed(self, world: World, view: View) -> None:
+        self.show(world, view)
+
+    def show(self, world: World, view: View) -> None:
+        for pane in self.query(Pane):
+            pane.show(world, view)
+        width = self.size.width
+        if not width or not self.is_mounted:
+            return
+        self.query_one("#header", Line).set_rows(header(world, view, width))
+        lines = strip(world, view, width, self.console.why_verb, VERB_KEYS)
+        if self.console.silent_s:
+            lines = (_silent(self.console.silent_s, width), lines[1])
+        self.query_one("#strip", Line).set_rows(*lines)
+        self.show_hints()
+
+    def show_hints(self) -> None:
+        """The hints, or for one key press the sentence that answers the last one."""
+        width, said = self.size.width, self.console.said
+        rows = hints([REGISTRY[i] for i in self.HINTS], self.console.why, width)
+        if said:
+            rows = spread([Cell(" "), Cell(literal(said), "warn")], [], width)
+        self.query_one("#hints", Line).set_rows(rows)
+
+    # panes
+
+    def panes(self) -> list[Pane]:
+        """Panes that can have the focus, in reading order."""
+        return [p for p in self.query(Pane) if p.can_focus and p.display and p.is_on_screen]
+
+    def focused_pane(self) -> Pane | None:
+        return self.focused if isinstance(self.focused, Pane) else next(iter(self.panes()), None)
+
+    def cycle(self, by: int) -> None:
+        panes, now = self.panes(), self.focused_pane()
+        if panes:
+            at = panes.index(now) if now in panes else -1
+            panes[(at + by) % len(panes)].focus()
+
+    def action_move(self, by: int) -> None:
+        pane = self.focused_pane()
+        if pane is not None:
+            pane.move(by)
+
+    @on(Pane.Moved)
+    def _moved(self, event: Pane.Moved) -> None:
+        event.stop()
+        self.console.choose(event.pane.field or _field(self.console.world, event.key), event.key, event.lost)
+
+    def filter_name(self) -> str:
+        """Whose filter `/` sets here."""
+        pane = self.focused_pane()
+        return {
+            "serves": "serves",
+            "tiny": "serves",
+            "log": "log",
+            "operations": "operations",
+            "recipes": "recipes",
+        }.get(pane.id or "" if pane else "", "")
+
+    def visible_text(self) -> Iterator[str]:
+        """Every line of every strip on this screen, as drawn: for copying and for tests."""
+        for strips in self.query(Line):
+            yield from ("".join(c.text for c in r.cells) for r in strips.lines)
+        for pane in self.query(Pane):
+            if pane.display:
+                yield from ("".join(c.text for c in r.cells) for r in pane.lines)
+
+
+def _field(world: World, key: str) -> str:
+    """Which choice a key of a mixed pane is."""
+    if world.serve(key):
+        return "serve"
+    return "operation" if any(o.id == key for o in world.operations) else "gpu"
+
+
+def _silent(seconds: float, width: int) -> Row:
+    text = f" NO NEWS for {seconds:.0f} s: what stands below is old"
+    return spread([Cell(text, "bad")], [], width)

@@ -1,0 +1,62 @@
+"""What the console needs from the service, as Protocols. The composition root gives the implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.world import World
+
+
+class WorldStore(Protocol):
+    """The newest World, and who wants to hear of the next one."""
+
+    @property
+    def world(self) -> World: ...
+
+    def subscribe(self, callback: Callable[[World], None]) -> Callable[[], None]:
+        """Call back with each new World, from any thread; returns the way to stop that."""
+
+
+class Control(Protocol):
+    """The deeds. Each call may block and may raise AnvilError: the console calls it in a thread."""
+
+    def plan(self, intent: Intent) -> Plan: ...
+
+    def start(self, plan: Plan) -> str:
+        """Start the operation in its own process; returns its id."""
+
+    def resume(self, operation_id: str) -> None: ...
+
+    def undo(self, operation_id: str) -> None: ...
+
+    def cancel(self, operation_id: str, reason: str) -> None: ...
+
+
+class ConsoleService(Protocol):
+    """`control` is None in read-only mode: then nothing that could change the box exists in this process."""
+
+    @property
+    def store(self) -> WorldStore: ...
+
+    @property
+    def control(self) -> Control | None: ...
+
+    def follow(self, container_id: str | None) -> None:
+        """Whose log `world.log` is to carry from now on; returns at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """`ascii` None = look at the terminal. `utc` shows UTC from the start. `mouse` is off: keys do everything.
+
+    `crash_dir` is where a crash leaves its 0600 trace.
+    """
+
+    crash_dir: Path
+    ascii: bool | None = None
+    utc: bool = False
+    mouse: bool = False

@@ -1,0 +1,55 @@
+"""The console's own colours: teal and orange-red for good and bad, which colour-blind readers tell apart."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+ANVIL = Theme(
+    name="anvil",
+    primary="#7aa2c8",
+    secondary="#5f86a8",
+    accent="#7fb4e0",
+    success="#6cc0ad",
+    warning="#e0b060",
+    error="#f0785a",
+    foreground="#c8ced6",
+    background="#0f1317",
+    surface="#151b21",
+    panel="#1c242c",
+    dark=True,
+    variables={
+        "dim": "#8792a0",
+        "faint": "#4b5764",
+        "strong": "#eef2f6",
+        "cursor": "#22303d",
+        "input-cursor-background": "#c8ced6",
+        "input-cursor-foreground": "#0f1317",
+    },
+)
+# NO_COLOR: Textual's own grey filter still writes colour codes, the ansi theme writes none.
+MONO = "anvil-mono"
+PLAIN = Theme(
+    name=MONO,
+    ansi=True,
+    primary="ansi_default",
+    secondary="ansi_default",
+    accent="ansi_default",
+    success="ansi_default",
+    warning="ansi_default",
+    error="ansi_default",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    dark=True,
+    variables={
+        "dim": "ansi_default",
+        "faint": "ansi_default",
+        "strong": "ansi_default",
+        "cursor": "ansi_default",
+        "input-cursor-background": "ansi_default",
+        "input-cursor-foreground": "ansi_default",
+        "input-cursor-text-style": "reverse",
+    },
+)

@@ -1,0 +1,1 @@
+"""Strip-drawn widgets: they take rows of cells and know no domain words."""

@@ -1,0 +1,111 @@
+"""The drawing base: rows of cells in, strips out, and only the cells that changed are painted again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from anvil_tui.ui.glyphs import to_ascii
+from anvil_tui.ui.presenters.cells import BLANK, TONES, Cell, Row
+
+# Two changed runs closer than this are one region: a region costs about as much as eight cells.
+_MERGE = 8
+
+
+class Strips(Widget):
+    """Draws `lines`, one row a line. A subclass sets them through `paint`."""
+
+    COMPONENT_CLASSES = {*(f"tone--{t}" for t in TONES), "tone--cursor"}
+    ascii_only = False
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.lines: tuple[Row, ...] = ()
+        self.lit = -1
+
+    def paint(self, lines: Sequence[Row], lit: int = -1) -> None:
+        """Show these rows; `lit` is the line with the cursor's background. Dirties only what differs."""
+        old, was = self.lines, self.lit
+        self.lines, self.lit = tuple(lines), lit
+        width, height = self.size
+        regions: list[Region] = []
+        for y in range(min(height, max(len(old), len(lines)))):
+            if (y == was) != (y == lit):
+                regions.append(Region(0, y, width, 1))
+            else:
+                regions += changed(_at(old, y), _at(self.lines, y), y, width)
+        if regions:
+            self.refresh(*regions)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self.get_component_rich_style("tone--text")
+        over = self.get_component_rich_style("tone--cursor", partial=True) if y == self.lit else None
+        segments = [Segment(self._text(c.text), self._style(c, over)) for c in _at(self.lines, y).cells]
+        return Strip(segments).adjust_cell_length(width, base + over if over else base)
+
+    def _style(self, cell: Cell, over: Style | None) -> Style:
+        style = self.get_component_rich_style(f"tone--{cell.tone}")
+        return style + over if over else style
+
+    def _text(self, text: str) -> str:
+        return to_ascii(text) if self.ascii_only else text
+
+    def on_resize(self) -> None:
+        self.resized()
+
+    def resized(self) -> None:
+        """The size is known or changed: a subclass lays its rows out again."""
+        self.refresh()
+
+
+def _at(lines: Sequence[Row], y: int) -> Row:
+    return lines[y] if y < len(lines) else BLANK
+
+
+def changed(old: Row, new: Row, y: int, width: int) -> list[Region]:
+    """The runs of cells on line `y` that differ, merged when they are close.
+
+    >>> a, b = Row((Cell("ab "), Cell("1"))), Row((Cell("ab "), Cell("2")))
+    >>> changed(a, b, 3, 10)
+    [Region(x=3, y=3, width=1, height=1)]
+    """
+    if old.cells == new.cells:
+        return []
+    before, after = _columns(old, width), _columns(new, width)
+    runs: list[list[int]] = []
+    for x, (a, b) in enumerate(zip(before, after, strict=True)):
+        if a == b:
+            continue
+        if runs and x - runs[-1][1] < _MERGE:
+            runs[-1][1] = x + 1
+        else:
+            runs.append([x, x + 1])
+    return [Region(first, y, end - first, 1) for first, end in runs]
+
+
+def _columns(row: Row, width: int) -> list[tuple[str, str]]:
+    """One entry a cell. Both halves of a wide character differ when it does."""
+    out: list[tuple[str, str]] = []
+    for text, tone in row.cells:
+        if text.isascii():
+            out += [(ch, tone) for ch in text]
+        else:
+            for ch in text:
+                out += [(ch, tone)] * cell_len(ch)
+        if len(out) >= width:
+            break
+    return (out + [(" ", "text")] * (width - len(out)))[:width]
+
+
+class Line(Strips):
+    """One or two fixed lines: header, strip, hints. `build` is set by the board that owns it."""
+
+    def set_rows(self, *rows: Row) -> None:
+        self.paint(rows)

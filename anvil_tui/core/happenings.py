@@ -65,7 +65,7 @@ def _sources(old: World, new: World) -> Iterator[tuple[str, str, Tone]]:
         elif now.ok and was.state == "error":
             yield name, "readable again", "good"
     for name, why in new.source_errors.items():
-        if old.source_errors.get(name) != why:
+        if name not in old.source_errors:  # the text may hold elapsed seconds: only its coming is news
             yield name, why, "bad"
 
 

@@ -89,9 +89,11 @@ class Probes:
         """Returns within two seconds; what hangs in its source is left to end with the process."""
         self._running = False
         until = time.monotonic() + STOP_S
-        self.follow(None)
         with self._lock:
             loops = [*self._loops.values(), *self._engines.values()]
+            follow, self._follow = self._follow, None
+        if follow is not None:
+            follow.stop()
         for loop in loops:
             loop.stop()
         self._src.gpus.close()
@@ -222,7 +224,10 @@ class Probes:
                 good = False
             else:
                 self._complain(name, "")
+        new = fields.get("record", self.store.world.record) != self.store.world.record
         self.store.update(**fields)
+        if new:
+            self.poke("containers", "images")
         return good
 
     def _images(self) -> bool:

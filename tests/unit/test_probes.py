@@ -163,7 +163,7 @@ def test_once_asks_every_source_and_derives(rig: Rig) -> None:
 
 
 def test_once_waits_for_the_first_line_of_the_gpu_reader(rig: Rig) -> None:
-    answers = [Reading.unknown("GPU reader starting", "nvml")] * 3
+    answers: list[Reading[GpuSnapshot]] = [Reading.unknown("GPU reader starting", "nvml")] * 3
     good = rig.box.values["gpus"]
     rig.box.values["gpus"] = lambda: answers.pop() if answers else good
     assert rig.probes.once().gpus.ok

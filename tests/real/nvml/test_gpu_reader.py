@@ -47,9 +47,11 @@ class Rig:
         self.library, self.folder = library, folder
         self.readers: list[ChildGpuReader] = []
 
-    def reader(self, argv: tuple[str, ...] = (), deadline_s: float = 5.0, **more: float) -> ChildGpuReader:
+    def reader(
+        self, argv: tuple[str, ...] = (), deadline_s: float = 5.0, start_deadline_s: float = 20.0
+    ) -> ChildGpuReader:
         argv = argv or nvml_argv(0.05, str(self.library))
-        self.readers.append(ChildGpuReader(argv, deadline_s, RealClock(), **more))
+        self.readers.append(ChildGpuReader(argv, deadline_s, RealClock(), start_deadline_s=start_deadline_s))
         return self.readers[-1]
 
 

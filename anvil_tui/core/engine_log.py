@@ -97,6 +97,7 @@ _SIGNS: tuple[_Sign, ...] = (
     _sign("config", "warmup_failed", r"Initialization failed\. warmup error", _S),
     _sign("config", "gpu_out_of_memory", r"cudaMalloc failed: out of memory", _L),
     _sign("config", "kv_does_not_fit", r"failed to allocate .*KV cache", _L),
+    _sign("config", "entrypoint_missing", r"\[FATAL tini \(\d+\)\] exec \S+ failed"),
     _sign("config", "port_in_use", r"couldn't bind HTTP server socket|\[Errno 98\]|address already in use"),
     _sign(
         "config", "bad_argument", r"error: invalid argument: |error: unrecognized arguments: |error: argument --"

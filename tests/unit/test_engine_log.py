@@ -131,6 +131,7 @@ def test_cause_text_is_sanitised() -> None:
         ),
         (LLAMA, "couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080", "config"),
         (LLAMA, "failed to load model '/models/none.gguf'", "config"),
+        (LLAMA, "[FATAL tini (7)] exec /usr/bin/none failed: No such file or directory", "config"),
         (LLAMA, "CUDA error: an illegal memory access was encountered", "fatal"),
         (VLLM, "NCCL INFO NET/Plugin: Could not find: libnccl-net.so.", "benign"),
         (VLLM, "host:1:2 [0] NCCL WARN Cuda failure 'out of memory'", "watch"),

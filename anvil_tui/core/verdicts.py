@@ -170,7 +170,7 @@ def differs(value: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None
         return f"unasked key {extra[0]}"
     for key, want in expected.items():
         if _canonical(value[key]) != _canonical(want):
-            return f"{key} is {shown(json.dumps(value[key]))}, not {json.dumps(want)}"
+            return f"{key} is {_bounded(json.dumps(value[key]))}, not {json.dumps(want)}"
     return None
 
 
@@ -219,5 +219,8 @@ def identity(served: Sequence[str], context: int | None, name: str, aliases: Seq
 
 def shown(text: str) -> str:
     """A bounded, quoted piece of foreign text."""
-    flat = " ".join(text.split())
-    return repr(flat if len(flat) <= _SHOWN else flat[:_SHOWN] + "…")
+    return repr(_bounded(" ".join(text.split())))
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

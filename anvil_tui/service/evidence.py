@@ -30,6 +30,7 @@ def write_evidence(
         f"{prefix}-observations.ndjson": _observations(results),
         f"{prefix}-results.json": json.dumps([_result(r) for r in results], indent=1) + "\n",
     }
+    kept = {name: store.save(operation, name, text) for name, text in files.items()}
     manifest = {
         "schema": EVIDENCE_SCHEMA,
         "harness": f"anvil-tui {__version__}",
@@ -39,12 +40,10 @@ def write_evidence(
         "recipe": target.recipe.id,
         "recipe_sha256": target.recipe.digest(),
         "container": target.container_id,
-        "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},
+        "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in kept.items()},
     }
-    files[f"{prefix}-manifest.json"] = json.dumps(manifest, indent=1) + "\n"
-    for name, text in files.items():
-        store.save(operation, name, text)
-    return tuple(files)
+    store.save(operation, f"{prefix}-manifest.json", json.dumps(manifest, indent=1) + "\n")
+    return (*kept, f"{prefix}-manifest.json")
 
 
 def suite_digest(suite: Suite) -> str:

@@ -22,7 +22,6 @@ from anvil_tui.core.verdicts import (
 from anvil_tui.service.gates import prompts
 from anvil_tui.service.gates.session import Finding, Session, budgets
 
-PROBE_SENTENCES = (8, 40)
 AIM_OVER = 1.01
 TRIES = 4
 
@@ -111,29 +110,28 @@ def needle(session: Session, gate: Gate, n: int) -> Finding:
         if scale is None:
             return Finding(finding.judged, tuple(kept))
         session.memory[gate.id] = scale
+    base, each = scale
     room = session.target.recipe.envelope.context_tokens - sum(budgets(gate, session.target.recipe))
     aim = min(math.ceil(gate.prompt_tokens_at_least * AIM_OVER), room)
-    sentences = max(1, math.ceil((aim - scale[0]) / scale[1]))
     for _ in range(TRIES):
+        sentences = max(1, math.ceil((aim - base) / each))
         finding, answer = _look(session, gate, n, hay, sentences)
         kept += finding.observations
-        off = _off_by(gate, answer, finding, aim, room)
-        if off is None:
+        counted = _missed(gate, answer, finding)
+        if counted is None:
             return Finding(_measured(finding.judged, answer.prompt_tokens), tuple(kept))
-        sentences = max(1, sentences + round(off / scale[1]) + (1 if off > 0 else -1))
+        each = max((counted - base) / sentences, each / 10)
     floor = f"{gate.prompt_tokens_at_least:,}"
     why = f"after {TRIES} corrections no prompt of {floor} tokens came about; {finding.judged.note}"
     return Finding(Judged("errored", None, why), tuple(kept))
 
 
-def _off_by(gate: Gate, answer: ChatAnswer, finding: Finding, aim: int, room: int) -> int | None:
-    """Tokens that the next prompt must be longer (or shorter, negative); None when this answer decides."""
+def _missed(gate: Gate, answer: ChatAnswer, finding: Finding) -> int | None:
+    """The engine's count of a prompt that came out too short or too long; None when this answer decides."""
     if answer.overflow and answer.overflow[1] > gate.prompt_tokens_at_least:
-        return min(-1, room - answer.overflow[0])
+        return answer.overflow[0]
     got = answer.prompt_tokens
-    if not finding.judged.ok or got is None or got >= gate.prompt_tokens_at_least:
-        return None
-    return aim - got
+    return got if finding.judged.ok and got is not None and got < gate.prompt_tokens_at_least else None
 
 
 def _measured(judged: Judged, got: int | None) -> Judged:
@@ -148,23 +146,35 @@ def _look(session: Session, gate: Gate, n: int, hay: prompts.Haystack, sentences
 
 
 def _scale(session: Session, gate: Gate, hay: prompts.Haystack) -> tuple[tuple[float, float] | None, Finding]:
-    """((tokens of an empty prompt, tokens a sentence), the probes), from the engine's own counts."""
+    """((tokens of an empty prompt, tokens a sentence), the probes), from the engine's own counts.
+
+    The probes grow with the floor: the longer the prompt, the dearer is a second try.
+    """
     counts: list[int] = []
     seen: list[Observation] = []
-    for sentences in PROBE_SENTENCES:
+    large = min(400, max(16, gate.prompt_tokens_at_least // 60))
+    small = large // 4
+    for sentences in (small, large):
         finding, answer = session.ask(
             gate, 0, lambda a: OK, messages=(prompts.user(hay.prompt(sentences)),), max_tokens=1
         )
-        seen += [replace(o, raw={**o.raw, "purpose": "calibration"}) for o in finding.observations]
+        seen += [_calibration(o) for o in finding.observations]
         if answer.error or not answer.prompt_tokens:
             judged = finding.judged if answer.error else _measured(OK, None)
             return None, Finding(judged, tuple(seen))
         counts.append(answer.prompt_tokens)
-    each = (counts[1] - counts[0]) / (PROBE_SENTENCES[1] - PROBE_SENTENCES[0])
+    each = (counts[1] - counts[0]) / (large - small)
     if each <= 0:
         why = f"the engine counts {counts[0]} tokens for a short prompt and {counts[1]} for a long one"
         return None, Finding(failed(FailureClass.CHECK, why), tuple(seen))
-    return (counts[0] - each * PROBE_SENTENCES[0], each), Finding(OK, tuple(seen))
+    return (counts[0] - each * small, each), Finding(OK, tuple(seen))
+
+
+def _calibration(seen: Observation) -> Observation:
+    """One token of answer says nothing about the model: only the count of the prompt is wanted."""
+    counted = seen.prompt_tokens is not None
+    raw = {**seen.raw, "purpose": "calibration"}
+    return replace(seen, ok=True, failure=None, note="calibration", raw=raw) if counted else replace(seen, raw=raw)
 
 
 FUNCTIONAL: Mapping[GateKind, Callable[[Session, Gate, int], Finding]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -110,6 +110,7 @@ class Session:
             judged = self._came_from_the_slot(answer)
         judged = check(answer) if judged.ok else judged
         judged = self._with_death(judged, answer)
+        judged = replace(judged, note=self.safe(judged.note))
         self.note_memory()
         raw = {"sent_at": sent_at, "max_tokens": limit, "thinking": dict(control), "routed": gate.routed}
         return Finding(judged, (self._observation(n, judged, answer, raw),)), answer
@@ -157,8 +158,8 @@ class Session:
         raw |= {
             "outcome": judged.outcome,
             "status": answer.status,
-            "model": answer.model,
-            "finish_reason": answer.finish_reason,
+            "model": self.safe(answer.model or ""),
+            "finish_reason": self.safe(answer.finish_reason or ""),
             "cached_tokens": answer.cached_tokens,
             "reasoning_characters": len(answer.reasoning),
             "client_queue_s": answer.client_queue_s,
@@ -172,7 +173,7 @@ class Session:
             "least_free_mib": {uuid: free // MIB for uuid, free in self.least_free.items()},
         }
         return Observation(
-            n=n, ok=judged.ok, failure=judged.failure, note=self.safe(judged.note),
+            n=n, ok=judged.ok, failure=judged.failure, note=judged.note,
             prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens,
             ttft_any_s=answer.ttft_any_s, ttft_visible_s=answer.ttft_visible_s, e2e_s=answer.e2e_s,
             decode_tok_s=decode_tok_s(answer), excerpt=self.safe(excerpt), raw=raw,

@@ -1,0 +1,1 @@
+"""Tests on real parts: Docker Engine, llama.cpp, HAProxy, all from the package registries."""

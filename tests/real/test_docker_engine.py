@@ -22,7 +22,8 @@ from anvil_tui.core.engine_log import capacity, load_phase, root_cause
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.ports import LogLine
-from tests.support.docker_box import LLAMA, MODEL, Box, free_port, until
+from tests.support.docker_box import LLAMA, MODEL, Box, free_port
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -50,7 +51,7 @@ def test_life_of_a_serve(box: Box) -> None:
 
     box.control.start(container_id)
     box.control.start(container_id)  # again: nothing happens
-    until(lambda: load_phase(LLAMA, box.log(container_id)).word == "ready", "listening")
+    wait_until(lambda: load_phase(LLAMA, box.log(container_id)).word == "ready", "listening")
     running = box.reader.inspect(container_id)
     assert (running.status, running.oom_killed, running.restart_count) == ("running", False, 0)
     assert running.pid
@@ -125,7 +126,7 @@ def test_list_while_containers_vanish(box: Box) -> None:
 def test_port_taken_is_named_from_the_log(box: Box) -> None:
     port = free_port()
     first = box.llama(port=port)
-    until(lambda: load_phase(LLAMA, box.log(first)).word == "ready", "listening")
+    wait_until(lambda: load_phase(LLAMA, box.log(first)).word == "ready", "listening")
     second = box.llama(port=port)
     assert box.ended(second).exit_code == 1
     cause = root_cause(LLAMA, box.log(second))
@@ -180,15 +181,15 @@ def test_restart_loop_shows_its_count(box: Box) -> None:
         found = next(c for c in box.reader.list() if c.id == container_id)
         return found if (found.restart_count or 0) >= 2 else None
 
-    found = until(looped, "two restarts")
+    found = wait_until(looped, "two restarts")
     assert found.restart_policy == "on-failure"
-    last = until(lambda: c if (c := box.reader.inspect(container_id)).status == "exited" else None, "gave up")
+    last = wait_until(lambda: c if (c := box.reader.inspect(container_id)).status == "exited" else None, "gave up")
     assert (last.restart_count, last.exit_code) == (3, 3)
 
 
 def test_stop_while_loading_ends_at_once_under_an_init(box: Box) -> None:
     container_id = box.llama(cpus=0.05)  # makes the load last for many seconds
-    until(lambda: load_phase(LLAMA, box.log(container_id)).word == "weights", "loading")
+    wait_until(lambda: load_phase(LLAMA, box.log(container_id)).word == "weights", "loading")
     started = time.monotonic()
     box.control.stop(container_id, 20)
     assert time.monotonic() - started < 15
@@ -199,7 +200,7 @@ def test_stop_while_loading_ends_at_once_under_an_init(box: Box) -> None:
 
 def test_deaf_process_is_killed_after_the_grace(box: Box) -> None:
     container_id = box.started(box.shell("trap '' TERM; echo deaf; while true; do sleep 1; done"))
-    until(lambda: "deaf" in box.log(container_id), "trap set")
+    wait_until(lambda: "deaf" in box.log(container_id), "trap set")
     started = time.monotonic()
     box.control.stop(container_id, 2)
     assert 1.5 < time.monotonic() - started < 12
@@ -314,7 +315,7 @@ def test_follow_of_a_silent_container_is_closed_from_another_thread(box: Box) ->
     got: list[LogLine] = []
     thread = threading.Thread(target=lambda: got.extend(follow))
     thread.start()
-    until(lambda: got, "first line")
+    wait_until(lambda: got, "first line")
     follow.close()
     thread.join(5)
     assert not thread.is_alive()

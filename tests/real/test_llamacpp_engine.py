@@ -14,7 +14,8 @@ import pytest
 from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.core.box import Engine
-from tests.support.docker_box import LLAMA, MODEL, Box, free_port, until
+from tests.support.docker_box import LLAMA, MODEL, Box, free_port
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -46,7 +47,7 @@ class Server:
         return self.reader.read(LLAMA, self.port, key)
 
     def ready(self, key: str | None = None) -> Engine:
-        return until(lambda: e if (e := self.read(key)).http == "ready" else None, "engine ready")
+        return wait_until(lambda: e if (e := self.read(key)).http == "ready" else None, "engine ready")
 
     def stream(self, tokens: int) -> None:
         body = json.dumps(
@@ -69,7 +70,7 @@ def server(real_docker: Any, llama_image: str, models_dir: Path) -> Iterator[Ser
 def test_refused_then_starting_then_ready_then_refused(server: Server) -> None:
     assert server.read().http == "refused"
     server.start("-c", "512", cpus=0.1)
-    loading = until(lambda: e if (e := server.read()).http == "starting" else None, "loading seen")
+    loading = wait_until(lambda: e if (e := server.read()).http == "starting" else None, "loading seen")
     assert loading.reason == "HTTP 503: Loading model"
     assert (loading.served, loading.running, loading.context_tokens) == ((), None, None)
     assert server.ready().served == ("tiny", "tiny-b")
@@ -103,9 +104,9 @@ def test_progress_moves_while_one_request_streams(server: Server) -> None:
     thread = threading.Thread(target=server.stream, args=(600,))
     thread.start()
     try:
-        first = until(lambda: e if (e := server.read()).running == 1 and e.progress else None, "request seen")
+        first = wait_until(lambda: e if (e := server.read()).running == 1 and e.progress else None, "request seen")
         assert first.progress is not None
-        more = until(lambda: e if (e := server.read()).progress != first.progress else None, "progress")
+        more = wait_until(lambda: e if (e := server.read()).progress != first.progress else None, "progress")
         assert thread.is_alive(), "the counter moved before the request ended"
         assert (more.progress or 0) > first.progress
     finally:

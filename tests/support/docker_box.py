@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import docker
 
@@ -15,27 +12,17 @@ from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.core.box import Container
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.ports import ContainerSpec
+from tests.support.ports import free_ports
+from tests.support.wait import wait_until
 
-T = TypeVar("T")
 MODEL = "/models/smollm2-135m-instruct-q4_1.gguf"
 SHELL = ("/usr/bin/busybox", "sh", "-c")
 LLAMA = EngineKind.LLAMACPP
 
 
-def until(ask: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = ask()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s: {what}")
-
-
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    [port] = free_ports(1)
+    return port
 
 
 class Box:
@@ -111,7 +98,7 @@ class Box:
             found = self.reader.inspect(container_id)
             return found if found.status == "exited" else None
 
-        return until(look, "container exited")
+        return wait_until(look, "container exited")
 
     def close(self) -> None:
         for container_id in self.ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -42,7 +43,7 @@ class RealDocker:
             tail = (self.folder / "dockerd.log").read_text()[-1500:]
             raise AssertionError(f"dockerd ended with {self._process.returncode}:\n{tail}")
         try:
-            with docker.DockerClient(base_url=self.url, timeout=5) as client:
+            with contextlib.closing(docker.DockerClient(base_url=self.url, timeout=5)) as client:
                 return bool(client.ping())
         except (docker.errors.DockerException, OSError):
             return False
@@ -63,7 +64,7 @@ class RealDocker:
         self.stop(signal.SIGKILL)
 
     def close(self) -> None:
-        with docker.DockerClient(base_url=self.url, timeout=60) as client:
+        with contextlib.closing(docker.DockerClient(base_url=self.url, timeout=60)) as client:
             for container in client.containers.list(all=True, sparse=True):
                 container.remove(force=True)
         self.stop()
@@ -112,7 +113,7 @@ def registry(short_tmp: Path) -> Iterator[str]:
 def llama_image(real_docker: RealDocker, registry: str) -> str:
     """llama.cpp's server, pushed to the registry, removed, and pulled again by digest."""
     name = f"{registry}/anvil/llama"
-    with docker.DockerClient(base_url=real_docker.url, timeout=120) as client:
+    with contextlib.closing(docker.DockerClient(base_url=real_docker.url, timeout=120)) as client:
         with parts.llama_tar().open("rb") as tar:
             client.api.import_image_from_data(
                 tar, repository=name, tag="1", changes=['ENTRYPOINT ["/usr/bin/llama-server"]']

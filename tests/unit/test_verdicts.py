@@ -71,6 +71,7 @@ def broken(error: str, status: int | None = None, message: str = "x", **rest: An
         (broken("http", 500), "failed", FailureClass.CHECK),
         (broken("http", 500, "not JSON, so probably a proxy"), "errored", None),
         (broken("http", 502), "errored", None),
+        (broken("http", 429), "errored", None),
         (broken("http", 501), "unsupported", None),
         (broken("http", 400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'), "unsupported", None),
         (broken("http", 400, "messages must be a list"), "errored", None),
@@ -82,9 +83,8 @@ def test_our_errors_are_told_from_the_serves_failures(
     assert (judged.outcome, judged.failure) == (outcome, failure)
 
 
-def test_context_refusal_names_both_numbers_and_503_its_wait() -> None:
+def test_context_refusal_names_both_numbers() -> None:
     assert "5200 tokens asked, 4096 allowed" in broken("http", 400, overflow=(5200, 4096)).note
-    assert "Retry-After 30" in broken("http", 503, headers={"retry-after": "30"}).note
 
 
 def test_reasoning_leaks() -> None:

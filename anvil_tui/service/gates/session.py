@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from anvil_tui.core.box import MIB, Container
 from anvil_tui.core.chat import ChatAnswer, ChatRequest, decode_seeds_tok_s, decode_tok_s
+from anvil_tui.core.chat_errors import retry_after_s
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.gates import FailureClass, Gate, Observation
 from anvil_tui.core.recipe import EngineKind, Recipe
@@ -110,7 +111,7 @@ class Session:
             judged = self._came_from_the_slot(answer)
         judged = check(answer) if judged.ok else judged
         judged = self._with_death(judged, answer)
-        judged = replace(judged, note=self.safe(judged.note))
+        judged = replace(judged, note=self.safe(judged.note + self._wait(answer)))
         self.note_memory()
         raw = {"sent_at": sent_at, "max_tokens": limit, "thinking": dict(control), "routed": gate.routed}
         return Finding(judged, (self._observation(n, judged, answer, raw),)), answer
@@ -123,6 +124,10 @@ class Session:
         return failed(
             FailureClass.IDENTITY, f"answered by {by or 'a backend that does not say its name'}, not {slot}"
         )
+
+    def _wait(self, answer: ChatAnswer) -> str:
+        wait = retry_after_s(answer.headers.get("retry-after"), self.clock.utc()) if answer.error else None
+        return "" if wait is None else f"; it asks to wait {wait:.0f} s"
 
     def _with_death(self, judged: Judged, answer: ChatAnswer) -> Judged:
         """A broken request after which the container is gone was no network trouble: say so."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
@@ -41,7 +42,7 @@ class Console(App[int], inherit_bindings=False):
     TITLE = "anvil"
     ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny-w"), (61, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-tiny-h"), (17, "-short"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny-h"), (17, "-short"), (30, "-tall"), (50, "-huge")]
 
     def __init__(self, service: ConsoleService, options: ConsoleOptions, *, autopump: bool = True) -> None:
         plain = os.environ.get("NO_COLOR") is not None
@@ -53,7 +54,7 @@ class Console(App[int], inherit_bindings=False):
         self.silent_s = 0.0
         self.moved_from = ""
         self.crash: Path | None = None
-        self.deeds = Deeds(self, service.control) if service.control is not None else None
+        self.deeds = Deeds(self, service.deeds) if service.deeds is not None else None
         self.animation_level = "none"
         self.bridge: Bridge | None = None
         self._autopump = autopump
@@ -65,8 +66,10 @@ class Console(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.set_class(Strips.ascii_only, "-ascii")
+        self.set_class(self.theme == MONO, "-mono")
         self.bridge = Bridge(self.service.store, self.post_message, self._backlog)
         self.push_screen(Overview())
+        self.call_after_refresh(lambda: threading.Thread(target=self.service.begin, daemon=True).start())
         if self._autopump:
             self.set_interval(TICK_S, self.bridge.pump)
 

@@ -28,7 +28,7 @@ class WorldChanged(Message):
 
 
 class Bridge:
-    """Keeps the newest World in one slot; `pump` is called by one timer on the loop."""
+    """Remembers that there is something newer; `pump`, called by one timer on the loop, reads the newest."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class Bridge:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._post, self._backlog, self._clock = store, post, backlog, clock
-        self._newest: World | None = store.world
+        self._fresh = True
         self._heard_s = clock()
         self._silent_s = 0.0
         self._stop = store.subscribe(self._hear)
 
-    def _hear(self, world: World) -> None:
-        self._newest, self._heard_s = world, self._clock()
+    def _hear(self) -> None:
+        self._fresh, self._heard_s = True, self._clock()
 
     def pump(self) -> None:
         """Post what is new unless the terminal is behind: then the next tick carries the newer World."""
@@ -52,10 +52,9 @@ class Bridge:
             return
         silent = self._clock() - self._heard_s
         silent = float(int(silent)) if silent > SILENCE_S else 0.0
-        world, self._newest = self._newest, None
-        if world is not None or silent != self._silent_s:
-            self._silent_s = silent
-            self._post(WorldChanged(world or self._store.world, silent))
+        if self._fresh or silent != self._silent_s:
+            self._fresh, self._silent_s = False, silent
+            self._post(WorldChanged(self._store.world, silent))
 
     def close(self) -> None:
         self._stop()

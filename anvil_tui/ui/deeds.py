@@ -80,7 +80,8 @@ class Deeds:
 
         title = f"{action.label} which recipe? for role {literal(target.role)}"
         serve = self.app.world.serve(target.serve)
-        picker = Picker(title, rows, closed, start=serve.name if serve else "")
+        start = serve.name if serve and action.id == "recipe.promote" else ""
+        picker = Picker(title, rows, closed, start)
         self.app.push_screen(picker, lambda key: self._chosen(action, target, recipe=key))
 
     def _chosen(self, action: Action, target: Target, recipe: str | None = "", role: str | None = "") -> None:

@@ -17,17 +17,17 @@ ASK: Final = "?"
 DONE: Final = "✔"
 RUN: Final = "▶"
 TODO_DOT: Final = "·"
-POINT: Final = "▸"
+POINT: Final = "❯"
 RULE: Final = "─"
 CUT: Final = "…"
-RAIL: Final = "░"
+BAR: Final = "━"
+HALF: Final = "╸"
 DASH: Final = "–"
 ARROW: Final = "→"
 UP: Final = "↑"
 DOWN: Final = "↓"
 WARN: Final = "▲"
 
-EIGHTHS: Final = "▏▎▍▌▋▊▉█"
 LEVELS: Final = "▁▂▃▄▅▆▇█"
 
 TWINS: Final[dict[str, str]] = {
@@ -42,20 +42,13 @@ TWINS: Final[dict[str, str]] = {
     POINT: ">",
     RULE: "-",
     CUT: "~",
-    RAIL: "-",
+    BAR: "#",
+    HALF: "=",
     DASH: "-",
     ARROW: ">",
     UP: "^",
     DOWN: "v",
     WARN: "!",
-    "▏": "-",
-    "▎": "-",
-    "▍": "-",
-    "▌": "=",
-    "▋": "=",
-    "▊": "=",
-    "▉": "#",
-    "█": "#",
     "▁": "_",
     "▂": ".",
     "▃": ":",
@@ -63,7 +56,8 @@ TWINS: Final[dict[str, str]] = {
     "▅": "=",
     "▆": "+",
     "▇": "*",
-    "°": "'",
+    "█": "#",
+    "°": " ",
     "×": "x",
     "≥": ">",
     "≤": "<",

@@ -156,11 +156,10 @@ def rollback(world: World, target: Target) -> str | None:
     if closed:
         return closed
     way_back = world.rollbacks.get(target.role)
-    if way_back is None:
+    if way_back is None or not way_back.target:
         return f"{target.role} has no rollback yet: the next promotion keeps one"
-    if not way_back.ready:
-        return f"the rollback of {target.role} is missing {literal(', '.join(way_back.missing))}"
-    return None
+    missing = literal(", ".join(way_back.missing))
+    return None if way_back.ready else f"the rollback of {target.role} is not ready, missing: {missing}"
 
 
 def _operation(world: World, target: Target, state: str, nothing: str) -> str | None:

@@ -17,8 +17,8 @@ class WorldStore(Protocol):
     @property
     def world(self) -> World: ...
 
-    def subscribe(self, callback: Callable[[World], None]) -> Callable[[], None]:
-        """Call back with each new World, from any thread; returns the way to stop that."""
+    def subscribe(self, subscriber: Callable[[], None], /) -> Callable[[], None]:
+        """Calls back after each change, from any thread; `world` is the newest then. Returns how to end that."""
 
 
 class Control(Protocol):
@@ -37,13 +37,16 @@ class Control(Protocol):
 
 
 class ConsoleService(Protocol):
-    """`control` is None in read-only mode: then nothing that could change the box exists in this process."""
+    """`deeds` is None in read-only mode: then nothing that could change the box exists in this process."""
 
     @property
     def store(self) -> WorldStore: ...
 
     @property
-    def control(self) -> Control | None: ...
+    def deeds(self) -> Control | None: ...
+
+    def begin(self) -> None:
+        """Start reading the box. Called once, after the first paint; may block."""
 
     def follow(self, container_id: str | None) -> None:
         """Whose log `world.log` is to carry from now on; returns at once."""

@@ -115,10 +115,9 @@ def seconds_since(at: str | None, now: datetime) -> float | None:
 
 def bar(fraction: float, width: int) -> tuple[str, str]:
     """The filled and the empty part of a bar of `width` cells; the fraction is clipped to 0..1."""
-    eighths = round(max(0.0, min(1.0, fraction)) * width * 8)
-    full, part = divmod(eighths, 8)
-    filled = glyphs.EIGHTHS[7] * full + (glyphs.EIGHTHS[part - 1] if part else "")
-    return filled, glyphs.RAIL * (width - len(filled))
+    full, half = divmod(round(max(0.0, min(1.0, fraction)) * width * 2), 2)
+    filled = glyphs.BAR * full + glyphs.HALF * half
+    return filled, glyphs.RULE * (width - len(filled))
 
 
 def spark(values: Iterable[int | None], width: int, top: int = 100) -> str:

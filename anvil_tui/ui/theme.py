@@ -7,7 +7,7 @@ from textual.theme import Theme
 ANVIL = Theme(
     name="anvil",
     primary="#7aa2c8",
-    secondary="#5f86a8",
+    secondary="#456480",
     accent="#7fb4e0",
     success="#6cc0ad",
     warning="#e0b060",

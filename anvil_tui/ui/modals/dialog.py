@@ -19,13 +19,16 @@ from textual.widgets import Button, Input
 from anvil_tui.core.world import World
 from anvil_tui.ui.presenters.cells import Cell, Panel, View, row, sentence, spread
 from anvil_tui.ui.text import last_segment, literal
-from anvil_tui.ui.widgets.pane import GUTTER, Pane
+from anvil_tui.ui.widgets.pane import GUTTER, MARGIN, Pane
 from anvil_tui.ui.widgets.strips import Line
 
 if TYPE_CHECKING:
     from anvil_tui.ui.app import Console
 
 Draw = Callable[[int], Panel]
+
+# border, question, input, buttons and the gaps between them
+_CHROME = 9
 
 
 class Body(Pane, can_focus=False):
@@ -36,7 +39,8 @@ class Body(Pane, can_focus=False):
         self.draw = draw
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self.draw(max(1, width - GUTTER)).rows) + 1
+        wanted = len(self.draw(max(1, width - GUTTER - MARGIN)).rows) + 1
+        return min(wanted, max(3, viewport.height - _CHROME))
 
 
 class Dialog(ModalScreen[str | None], inherit_bindings=False):

@@ -42,6 +42,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self.prompt, self._rows, self._why = title, rows, closed
         self._list = Pane(self._panel, id="choices")
         self._list.cursor = start
+        self._list.lit_always = True
 
     @property
     def console(self) -> Console:
@@ -60,6 +61,9 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.world_changed(self.console.world, self.console.view)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._say)
 
     def world_changed(self, world: World, view: View) -> None:
         self._list.show(world, view)

@@ -12,7 +12,7 @@ from anvil_tui.ui.presenters.serves import incumbent
 from anvil_tui.ui.text import NA, bar, gib, literal, number
 
 _LABEL = 9
-_VALUE = 14
+_VALUE = 12
 MEASURED = "measured concurrency"
 
 
@@ -37,14 +37,14 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
         _pool(engine, serve, width),
         _context(engine, serve, width),
         _use(engine, serve.engine, width),
-        _three(engine, serve, width),
+        *_three(engine, serve, width),
         *_extra(engine, width),
     ]
     return Panel(title, tuple(rows), note)
 
 
 def _labelled(label: str, value: str, tail: list[Cell], width: int) -> Row:
-    return spread([left(label, _LABEL, "dim"), right(value, _VALUE), Cell("   "), *tail], [], width)
+    return spread([left(label, _LABEL, "dim"), right(value, _VALUE), Cell("  "), *tail], [], width)
 
 
 def _pool(engine: Engine | None, serve: Serve, width: int) -> Row:
@@ -55,7 +55,7 @@ def _pool(engine: Engine | None, serve: Serve, width: int) -> Row:
         return _labelled("pool", NA, [Cell(why, "dim")], width)
     parts = [[Cell(literal(kv.source, 40), "dim")]]
     if kv.per_rank_bytes is not None:
-        parts.append([Cell(f"per rank {gib(kv.per_rank_bytes)}", "dim")])
+        parts.append([Cell(f"rank {gib(kv.per_rank_bytes)}", "dim")])
     return _labelled("pool", number(kv.tokens, "tok"), joined(parts), width)
 
 
@@ -105,15 +105,19 @@ def _count(value: int | None) -> str:
     return NA if value is None else str(value)
 
 
-def _three(engine: Engine | None, serve: Serve, width: int) -> Row:
-    """Configured, resident, measured: in this order, each with its own source."""
+def _three(engine: Engine | None, serve: Serve, width: int) -> list[Row]:
+    """Configured, resident, measured: in this order, each under its own word."""
     configured = f"C{serve.recipe.envelope.concurrency}" if serve.recipe else NA
-    parts = [
-        [Cell("configured ", "dim"), Cell(configured, "strong")],
-        [Cell("resident ", "dim"), Cell(_windows(engine, serve), "strong")],
-        [Cell("measured ", "dim"), *_measured(serve.recipe)],
+    figure = measured(serve.recipe)
+    value = literal(figure.value, 60) if figure else f"{NA} (never gated)"
+    names = [left("", _LABEL), left("configured", 11, "faint"), left("resident", 9, "faint")]
+    values = [
+        left("windows", _LABEL, "dim"),
+        left(configured, 11, "strong"),
+        left(_windows(engine, serve), 9, "strong"),
+        Cell(value, "strong" if figure else "dim"),
     ]
-    return spread([left("windows", _LABEL, "dim"), *joined(parts)], [], width)
+    return [spread([*names, Cell("measured", "faint")], [], width), spread(values, [], width)]
 
 
 def _windows(engine: Engine | None, serve: Serve) -> str:
@@ -123,14 +127,6 @@ def _windows(engine: Engine | None, serve: Serve) -> str:
         context = serve.recipe.envelope.context_tokens
     windows = kv.windows(context) if kv else None
     return NA if windows is None else f"{windows:.2f}"
-
-
-def _measured(recipe: Recipe | None) -> list[Cell]:
-    figure = measured(recipe)
-    if figure is None:
-        return [Cell(NA, "strong"), Cell(" (no long-context gate)", "faint")]
-    conditions = f" {literal(figure.conditions, 80)}" if figure.conditions else ""
-    return [Cell(literal(figure.value, 24), "strong"), Cell(conditions, "dim")]
 
 
 def measured(recipe: Recipe | None) -> Figure | None:

@@ -125,10 +125,11 @@ def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]], width: int, label: 
     out: list[Row] = []
     for name, value in pairs:
         head = Cell(pad(name, label), "dim")
-        if isinstance(value, str):
-            parts = wrap(value, max(8, width - label))
-            out.append(row(head, Cell(parts[0])))
-            out.extend(row(" " * label, Cell(part)) for part in parts[1:])
-        else:
-            out.append(row(head, *value))
+        cells = [Cell(value)] if isinstance(value, str) else value
+        if len(cells) != 1:
+            out.append(row(head, *cells))
+            continue
+        first, *more = wrap(cells[0].text, max(8, width - label))
+        out.append(row(head, Cell(first, cells[0].tone)))
+        out.extend(row(" " * label, Cell(part, cells[0].tone)) for part in more)
     return out

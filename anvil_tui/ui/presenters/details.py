@@ -12,7 +12,7 @@ from anvil_tui.ui.presenters import gpus
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Panel, Row, View, facts, row, sentence
 from anvil_tui.ui.presenters.freshness import gpu_limit_s, state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, light_words, place
-from anvil_tui.ui.text import NA, literal, mib, number, spark, stamp
+from anvil_tui.ui.text import NA, literal, mib, number, stamp
 
 Pairs = list[tuple[str, str | Sequence[Cell]]]
 
@@ -98,8 +98,8 @@ def gpu_panel(world: World, view: View, width: int, height: int) -> Panel:
     note = state_note(world.gpus, world.now_s, gpu_limit_s(world))
     if gpu is None:
         return Panel("GPU", tuple(sentence("This GPU is not reported any more.", width, "warn")), note)
-    history = world.gpu_history.get(view.gpu, ())
-    pairs = [*_gpu_facts(world, gpu), ("utilization", [Cell(spark(history, max(10, width - 20)), "spark")])]
+    curve = gpus.history(world, gpu, max(10, width - 20))
+    pairs = [*_gpu_facts(world, gpu), ("over time", [Cell(curve, "spark"), Cell("")])]
     rows = [*facts(pairs, width), *_group("Processes", _processes(gpu), width)]
     return Panel(f"GPU {gpus.role_of(world, gpu)}", tuple(rows), note)
 

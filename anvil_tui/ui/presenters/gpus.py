@@ -6,7 +6,7 @@ from anvil_tui.core.box import MIB, Gpu
 from anvil_tui.core.world import Serve, World
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import gpu_limit_s, state_note
-from anvil_tui.ui.text import NA, bar, clip, gib, literal, mib, number, short_id, spark
+from anvil_tui.ui.text import NA, bar, clip, gib, literal, mib, number, spark
 
 _ROLE = 11
 
@@ -60,31 +60,24 @@ def _amount(gpu: Gpu) -> str:
 
 
 def _full(world: World, gpu: Gpu, width: int, old: bool) -> list[Row]:
+    """Three lines: who and how hot; memory now and before; what is free against the reserve."""
     key = key_of(gpu)
-    name = literal(gpu.name or "name n/a", 60).removeprefix("NVIDIA ")
-    amount = [right(_amount(gpu), 15, "text"), right(_percent(gpu), 6, "dim")]
-    name_width = min(24, max(8, width // 3 - 6))
-    space = max(6, width - _ROLE - name_width - 2 - 21)
-    head = [left(role_of(world, gpu), _ROLE, "strong"), left(name, name_width, "dim"), Cell(" ")]
-    first = row(*head, *_bar(gpu, space, old), *amount, key=key)
+    role = left(role_of(world, gpu), _ROLE, "strong")
+    first = spread([role, *owner(world, gpu)], _heat(gpu) if gpu.state == "ok" else [], width, key)
     if gpu.state != "ok":
-        return [
-            row(*head, Cell(_trouble(gpu, width - _ROLE - name_width - 1), "bad"), key=key),
-            *_owner_rows(world, gpu, width),
-        ]
-    second = spread([Cell(" " * _ROLE), *joined([_free(gpu), reserve(world, gpu)], "   ")], _heat(gpu), width, key)
-    history = world.gpu_history.get(key, ())
-    curve = max(8, min(name_width, width // 3))
-    third = spread(
-        [Cell(" " * _ROLE), Cell(spark(history, curve), "spark"), Cell(f" {_util(gpu):>5}", "dim"), Cell("   "),
-         *owner(world, gpu)], [], width, key,
-    )  # fmt: skip
+        return [first, spread([Cell("  "), Cell(_trouble(gpu, width - 2), "bad")], [], width, key), row(key=key)]
+    curve = max(8, width // 4)
+    room = max(6, width - 2 - 15 - 7 - 2 - curve)
+    numbers = [right(_amount(gpu), 15), right(_percent(gpu), 7, "dim"), Cell("  ")]
+    second = row(Cell("  "), *_bar(gpu, room, old), *numbers, Cell(history(world, gpu, curve), "spark"), key=key)
+    third = spread([Cell("  "), *joined([_free(gpu), reserve(world, gpu)], "  ")], [], width, key)
     return [first, second, third]
 
 
-def _owner_rows(world: World, gpu: Gpu, width: int) -> list[Row]:
-    key = key_of(gpu)
-    return [spread([Cell(" " * _ROLE), *owner(world, gpu)], [], width, key), row("", key=key)]
+def history(world: World, gpu: Gpu, width: int) -> str:
+    """Used memory over the last readings, against the whole card; a reading that failed is a gap."""
+    top = (gpu.total_bytes or 0) // MIB
+    return spark(world.gpu_history.get(key_of(gpu), ()), width, top) if top else ""
 
 
 def _trouble(gpu: Gpu, width: int) -> str:
@@ -98,19 +91,16 @@ def _percent(gpu: Gpu) -> str:
     return f"{100 * gpu.used_bytes / gpu.total_bytes:.0f} %"
 
 
-def _util(gpu: Gpu) -> str:
-    return NA if gpu.utilization_pct is None else f"{gpu.utilization_pct} %"
-
-
 def _free(gpu: Gpu) -> list[Cell]:
     return [Cell("free ", "dim"), Cell(mib(gpu.free_bytes), "text")]
 
 
 def _heat(gpu: Gpu) -> list[Cell]:
+    load = NA if gpu.utilization_pct is None else f"{gpu.utilization_pct} %"
     heat = NA if gpu.temperature_c is None else f"{gpu.temperature_c} °C"
     limit = "" if gpu.power_limit_w is None else f"/{gpu.power_limit_w:.0f}"
     watts = NA if gpu.power_w is None else f"{gpu.power_w:.0f}{limit} W"
-    cells = [Cell(heat, "text"), right(watts, 11, "dim")]
+    cells = [Cell("load ", "dim"), right(load, 5), right(heat, 7), right(watts, 11, "dim")]
     if gpu.throttle:
         cells.insert(0, Cell(f"throttled: {literal(', '.join(gpu.throttle), 30)}  ", "warn"))
     return cells
@@ -121,11 +111,11 @@ def reserve(world: World, gpu: Gpu) -> list[Cell]:
     owners = owners_of(world, gpu)
     rule = owners[0].recipe.reserve if owners and owners[0].recipe else None
     asked = rule.mib_per_gpu if rule else world.workspace.policies.reserve_mib
-    waived = f" (waived {rule.waived_on:%m-%d})" if rule and rule.waived_on else ""
-    cells = [Cell("reserve ", "dim"), Cell(f"{asked:,}{waived}", "dim")]
+    waived = f", waived {rule.waived_on:%m-%d}" if rule and rule.waived_on else ""
+    cells = [Cell("reserve ", "dim"), Cell(f"{asked:,}", "text")]
     if gpu.free_bytes is not None and gpu.free_bytes < asked * MIB:
-        cells.append(Cell(f" SHORT by {asked - gpu.free_bytes // MIB:,} MiB", "warn" if waived else "bad"))
-    return cells
+        return [*cells, Cell(f" SHORT {asked - gpu.free_bytes // MIB:,}{waived}", "warn" if waived else "bad")]
+    return [*cells, Cell(waived, "dim")]
 
 
 def owners_of(world: World, gpu: Gpu) -> list[Serve]:
@@ -141,16 +131,8 @@ def owners_of(world: World, gpu: Gpu) -> list[Serve]:
 def owner(world: World, gpu: Gpu) -> list[Cell]:
     owners = owners_of(world, gpu)
     if owners:
-        names = [
-            [Cell(literal(s.name, 80), _owner_tone(s)), Cell(f" {short_id(s.container.id)}", "faint")]
-            for s in owners
-        ]
-        head = [
-            Cell(
-                "owner " if len(owners) == 1 else f"SHARED by {len(owners)}: ",
-                "dim" if len(owners) == 1 else "warn",
-            )
-        ]
+        names = [[Cell(literal(s.name, 80), "warn" if s.record is None else "text")] for s in owners]
+        head = [Cell(f"SHARED by {len(owners)}: ", "warn")] if len(owners) > 1 else []
         return [*head, *joined(names, ", ")]
     if gpu.processes:
         first = gpu.processes[0]
@@ -159,10 +141,6 @@ def owner(world: World, gpu: Gpu) -> list[Cell]:
     if gpu.processes is None and gpu.used_bytes:
         return [Cell("owner n/a: processes cannot be listed here", "dim")]
     return [Cell("no owner", "faint")]
-
-
-def _owner_tone(serve: Serve) -> Tone:
-    return "warn" if serve.record is None else "text"
 
 
 def _short(world: World, gpu: Gpu, width: int, old: bool) -> Row:

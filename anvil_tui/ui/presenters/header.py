@@ -9,6 +9,9 @@ from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
 from anvil_tui.ui.text import fit, literal
 
+# below this width a free lease and the seconds give way
+_ROOMY = 70
+
 
 def header(world: World, view: View, width: int) -> Row:
     left = _box(world, width)
@@ -28,11 +31,9 @@ def _box(world: World, width: int) -> list[Cell]:
     kind: Tone = "warn" if box.kind == "production" else "dim"
     mode = Cell("READ-ONLY", "warn") if world.read_only else Cell("RW", "good")
     name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
-    parts = [
-        [Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(box.kind.upper(), kind)],
-        [mode],
-        _lease(world),
-    ]
+    parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(box.kind.upper(), kind)], [mode]]
+    if world.lease or width >= _ROOMY:
+        parts.append(_lease(world))
     if world.problems:
         parts.append(
             [Cell(f"{glyphs.WARN} {len(world.problems)} problem{'s' * (len(world.problems) > 1)}", "warn")]
@@ -63,6 +64,9 @@ def _serving(world: World, room: int) -> list[Cell]:
 def _role(world: World, role: str, room: int) -> list[Cell]:
     serve = incumbent(world, role)
     head = Cell(f"{literal(role, 20)} ", "dim")
+    held = _held(world, role)
+    if held is not None:
+        return [head, Cell(f"{glyphs.WAIT} HELD, {held} waiting", "warn")]
     if serve is None:
         # a daemon that cannot be read is not the same as nothing serving
         lost = state_note(world.containers, world.now_s)
@@ -70,9 +74,20 @@ def _role(world: World, role: str, room: int) -> list[Cell]:
         if lost or recorded:
             return [head, Cell(f"{glyphs.ASK} UNKNOWN" if lost else f"{glyphs.BAD} GONE", "bad")]
         return [head, Cell(f"{glyphs.OFF} nothing serves", "warn")]
-    glyph, tone = worst(serve.lights) if serve.phase == "serving" else (glyphs.WAIT, PHASE_TONES[serve.phase])
+    tone = PHASE_TONES[serve.phase]
+    glyph = glyphs.BAD if tone == "bad" else glyphs.WAIT
+    if serve.phase == "serving":
+        glyph, tone = worst(serve.lights)
     fixed = [head, Cell(f"{glyph} {serve.phase} ", tone)]
     return [*fixed, Cell(fit(literal(serve.name), max(6, room - width_of(fixed))), "strong")]
+
+
+def _held(world: World, role: str) -> str | None:
+    """How many requests wait, when every alias of the role is held; None when it is not."""
+    gateway, found = world.gateway.value, world.workspace.role(role)
+    if gateway is None or found is None or {gateway.aliases.get(a) for a in found.aliases} != {"hold"}:
+        return None
+    return "n/a" if gateway.held is None else str(gateway.held)
 
 
 def worst(lights: Lights) -> tuple[str, Tone]:
@@ -89,4 +104,6 @@ def worst(lights: Lights) -> tuple[str, Tone]:
 
 def _clock(world: World, view: View, width: int) -> str:
     local = world.now_utc.astimezone(view.zone)
+    if width < _ROOMY:
+        return f"{local:%H:%M %Z}"
     return f"{local:%Y-%m-%d %H:%M:%S %Z}" if width >= 140 else f"{local:%H:%M:%S %Z}"

@@ -130,7 +130,7 @@ def _operation_rows(operation: OperationView, width: int) -> tuple[Row, Row]:
     place, count, step = current_step(operation)
     undo = "undo " if operation.decision == "undo" and operation.undo_steps else ""
     head = [Cell(f" {glyphs.RUN if tone == 'accent' else glyphs.WARN} {word} ", tone)]
-    tail = [Cell(f"{undo}step {place}/{count} ", "dim"), Cell(_dots(place, count), tone)]
+    tail = [Cell(f"{undo}step {place}/{count}  ", "dim"), *_dots(place, count, tone)]
     room = width - width_of(head) - width_of(tail) - 3
     name = Cell(fit(literal(operation.target), max(8, room)) + "  ", "strong")
     first = spread([*head, name, *tail], [], width)
@@ -145,7 +145,8 @@ def _operation_rows(operation: OperationView, width: int) -> tuple[Row, Row]:
     return first, spread([Cell(" now       ", "dim"), Cell(now), Cell(note, "dim")], [], width)
 
 
-def _dots(place: int, count: int) -> str:
+def _dots(place: int, count: int, tone: Tone) -> list[Cell]:
     if count > 24:
-        return ""
-    return glyphs.EIGHTHS[7] * max(0, place - 1) + glyphs.RUN * (place > 0) + glyphs.RAIL * (count - place)
+        return []
+    done, now = glyphs.OK * max(0, place - 1), glyphs.RUN * (place > 0)
+    return [Cell(done, "good"), Cell(now, tone), Cell(glyphs.TODO_DOT * (count - place), "dim")]

@@ -14,7 +14,7 @@ _FATAL = re.compile(
 )
 _WARNING = re.compile(r"\bwarn(ing)?\b", re.IGNORECASE)
 # benign words around a match, as engines print them on every healthy start
-_BENIGN = re.compile(r"\b(0 errors?|no errors?|error_?rate|errors?[=:] ?0\b)", re.IGNORECASE)
+_BENIGN = re.compile(r"\b(non-fatal|0 errors?|no errors?|error_?rate|errors?[=:] ?0\b)", re.IGNORECASE)
 
 
 def tone_of(line: str) -> Tone:

@@ -101,7 +101,10 @@ def _times(world: World, step: StepView | None) -> list[Cell]:
 def events_panel(world: World, view: View, width: int, height: int) -> Panel:
     """Open operations, problems, then events, newest first."""
     rows = open_rows(world, width)
+    shown_above = {r.key for r in rows}
     for problem in world.problems:
+        if any(key in problem for key in shown_above):
+            continue
         rows += sentence(f"{glyphs.WARN} {literal(problem)}", width, "warn")
     rows += [_event(e, view, width) for e in reversed(world.events)]
     if not rows:

@@ -31,6 +31,9 @@ _DECISIONS: dict[Status, Tone] = {
     Status.UNVERIFIED: "warn",
 }
 
+_LICENCES = {"unrestricted": "free", "noncommercial": "noncomm", "evaluation": "eval", "unreviewed": "unread"}
+_WIDE = 84
+
 
 def key_of(file: RecipeFile) -> str:
     return file.recipe.id if file.recipe else file.path
@@ -62,12 +65,13 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
 
 def _head(width: int) -> Row:
     tail = [
-        left("engine", 9, "faint"),
-        right("context", 11, "faint"),
-        right("C", 4, "faint"),
+        right("context", 11 if width >= _WIDE else 8, "faint"),
+        right("C", 5, "faint"),
         right("GPUs", 6, "faint"),
     ]
-    return spread([left("  decision", 14, "faint"), Cell("recipe", "faint")], tail if width >= 70 else [], width)
+    tail.append(left("  licence", 9, "faint"))
+    engine = [left("engine", 9, "faint")] if width >= _WIDE else []
+    return spread([left("  decision", 14, "faint"), Cell("recipe", "faint")], [*engine, *tail], width)
 
 
 def line(world: World, file: RecipeFile, width: int) -> Row:
@@ -81,29 +85,34 @@ def line(world: World, file: RecipeFile, width: int) -> Row:
     status, tone = _decision(recipe)
     running = any(s.container.running and s.recipe and s.recipe.id == recipe.id for s in world.serves)
     mark = Cell(f"{glyphs.OK} ", "good") if running else Cell("  ")
-    tail = _columns(recipe) if width >= 70 else []
+    tail = _columns(recipe, width)
     room = width - 14 - sum(len(c.text) for c in tail)
     name = left(literal(recipe.id), max(8, room - 1), "text" if recipe.loadable else "dim")
     return spread([mark, left(status, 12, tone), name], tail, width, recipe.id)
 
 
-def _columns(recipe: Recipe) -> list[Cell]:
+def _columns(recipe: Recipe, width: int) -> list[Cell]:
     shape = recipe.envelope
     licence: Tone = "dim" if recipe.licence.boundary == "unrestricted" else "warn"
+    engine = [left(str(recipe.engine), 9, "dim")] if width >= _WIDE else []
     return [
-        left(str(recipe.engine), 9, "dim"),
-        right(number(shape.context_tokens), 11),
-        right(f"C{shape.concurrency}", 4),
-        right(str(len(recipe.gpus.select)) + ("x" if recipe.exclusive else " "), 6, "dim"),
-        Cell("  "),
-        left(_licence(recipe), 13, licence),
+        *engine,
+        right(number(shape.context_tokens) if engine else _thousands(shape.context_tokens), 11 if engine else 8),
+        right(f"C{shape.concurrency}", 5),
+        right(_gpus(recipe), 6, "dim"),
+        left(f"  {_LICENCES[recipe.licence.boundary]}", 9, licence),
     ]
 
 
-def _licence(recipe: Recipe) -> str:
-    return {"unrestricted": "free use", "noncommercial": "noncommercial", "evaluation": "evaluation"}.get(
-        recipe.licence.boundary, "unreviewed"
-    )
+def _thousands(tokens: int) -> str:
+    """As recipes are named: 393,216 is 393K. The exact number stands in the detail."""
+    return f"{tokens // 1000:,}K" if tokens >= 10_000 else number(tokens)
+
+
+def _gpus(recipe: Recipe) -> str:
+    """How many GPUs; `all` when it holds the whole box."""
+    count = str(len(recipe.gpus.select))
+    return f"{count} all" if recipe.exclusive and recipe.gpus.select else count
 
 
 def _decision(recipe: Recipe) -> tuple[str, Tone]:
@@ -152,7 +161,7 @@ def _main(recipe: Recipe, width: int) -> list[Row]:
         ("suite", recipe.suite),
         ("rollback", literal(recipe.rollback, 400)),
         ("control", recipe.control or "none"),
-        ("licence", literal(f"{_licence(recipe)} {recipe.licence.note}", 600)),
+        ("licence", literal(f"{recipe.licence.boundary}. {recipe.licence.note}", 600)),
         ("patches", literal(", ".join(p.name for p in recipe.patches), 600) or "none"),
     ]
     rows = facts(pairs, width)

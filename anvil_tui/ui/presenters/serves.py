@@ -9,7 +9,7 @@ from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.text import clip, literal, short_id
 
 PHASE_TONES: dict[Phase, Tone] = {
-    Phase.ABSENT: "dim",
+    Phase.ABSENT: "warn",
     Phase.CREATED: "dim",
     Phase.LOADING: "warn",
     Phase.READY: "good",
@@ -109,8 +109,8 @@ def _line(serve: Serve, width: int) -> Row:
         Cell(" "),
         left(_phase_word(serve), _PHASE_WIDTH, tone),
     ]
-    for light in (serve.lights.process, serve.lights.http, serve.lights.identity, serve.lights.progress):
-        cells += [LIGHTS[light.state], Cell("    ")]
+    for light in _lights(serve):
+        cells += [_light(serve, light), Cell("    ")]
     fly = "n/a" if serve.in_flight is None else str(serve.in_flight)
     cells.append(right(fly, 4, "dim" if not serve.in_flight else "text"))
     if width >= 70:
@@ -118,16 +118,24 @@ def _line(serve: Serve, width: int) -> Row:
     return row(*cells, key=serve.container.id)
 
 
+def _light(serve: Serve, light: Light) -> Cell:
+    """A container that is meant to be down has no lights to worry about."""
+    if serve.phase not in _QUIET:
+        return LIGHTS[light.state]
+    return Cell(glyphs.DASH if light.state == "unknown" else LIGHTS[light.state].text, "faint")
+
+
 def _phase_word(serve: Serve) -> str:
     return serve.phase.upper() if serve.phase in (Phase.FAILED, Phase.LOST) else str(serve.phase)
 
 
 def _second(world: World, serve: Serve, width: int) -> list[Row]:
-    """Why, if there is a why; else id, place, restarts and the readiness of the way back."""
-    if serve.why:
+    """Why, where there is more to say than the phase; else id, place, restarts, readiness of the way back."""
+    if serve.why and (in_trouble(serve) or serve.position == "foreign"):
         tone: Tone = "bad" if in_trouble(serve) and serve.phase is not Phase.LOADING else "dim"
         return sentence(literal(serve.why), width, tone, indent=2, key=serve.container.id)[:2]
-    parts = [[Cell(short_id(serve.container.id), "dim")], place(world, serve)]
+    parts = [[Cell(literal(serve.why, 120), "dim")]] if serve.why and serve.why != serve.phase else []
+    parts += [[Cell(short_id(serve.container.id), "dim")], place(world, serve)]
     restarts = serve.container.restart_count
     if restarts:
         parts.append([Cell(f"restarts {restarts}", "warn")])
@@ -144,7 +152,8 @@ def place(world: World, serve: Serve) -> list[Cell]:
     if serve.position != "rollback":
         return [Cell(f"{serve.position} of {role}", "dim")]
     ready = world.rollbacks.get(serve.record.role)
-    if ready is None or ready.target != serve.container.id:
+    held = world.record.roles.get(serve.record.role)
+    if ready is None or held is None or held.rollback[:1] != (serve.container.id,):
         return [Cell(f"older rollback of {role}", "dim")]
     if ready.ready:
         return [Cell(f"rollback of {role}: ready {glyphs.DONE}", "good")]

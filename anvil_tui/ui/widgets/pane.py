@@ -14,7 +14,7 @@ from anvil_tui.ui.widgets.strips import Strips
 
 Build = Callable[[World, View, int, int], Panel]
 
-GUTTER = 2
+GUTTER, MARGIN = 2, 1
 
 
 class Pane(Strips, can_focus=True):
@@ -31,6 +31,7 @@ class Pane(Strips, can_focus=True):
         super().__init__(id=id)
         self.build, self.field = build, field
         self.top = 0
+        self.lit_always = False
         self.cursor = ""
         self.panel = Panel("", ())
         self._world: World | None = None
@@ -50,7 +51,8 @@ class Pane(Strips, can_focus=True):
 
     def _build(self, world: World, view: View) -> None:
         keys = self.keys()
-        self.panel = self.build(world, view, max(1, self.size.width - GUTTER), max(1, self.size.height - 1))
+        width, height = self.size
+        self.panel = self.build(world, view, max(1, width - GUTTER - MARGIN), max(1, height - 1))
         self._place(keys, str(getattr(view, self.field)) if self.field else self.cursor)
         self.lay_out()
 
@@ -80,7 +82,7 @@ class Pane(Strips, can_focus=True):
         seen = rows[self.top : self.top + room]
         lines = [self.rule(len(rows) - self.top - room), *(self._line(r, i) for i, r in enumerate(seen, self.top))]
         first = marked[0] if marked else -1
-        lit = first - self.top + 1 if self.has_focus and first >= self.top else -1
+        lit = first - self.top + 1 if (self.has_focus or self.lit_always) and first >= self.top else -1
         self.paint(lines, lit)
 
     def _line(self, row: Row, index: int) -> Row:

@@ -1,0 +1,351 @@
+"""Worlds for the console's tests: the seeds' box at chosen moments. Everything is fixed; nothing reads a clock."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from anvil_tui.adapters.toml_files import load_recipes
+from anvil_tui.core.box import MIB, Backend, Container, Engine, Gateway, Gpu, GpuGrant, GpuSnapshot, KvCapacity
+from anvil_tui.core.errors import AnvilError, Refused
+from anvil_tui.core.journal import GateView, OperationView, StepView
+from anvil_tui.core.plan import Intent, Plan, Step
+from anvil_tui.core.progress import Trail
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.serves import derive
+from anvil_tui.core.workspace import Workspace
+from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, RoleRecord, ServeRecord, World
+
+NOW = datetime(2026, 9, 2, 11, 54, 9, tzinfo=UTC)
+NOW_S = 5000.0
+ROOT = Path(__file__).parents[2]
+UUIDS = ("GPU-0d4f6a1e-7c1b-4f0e-9a35-2f6a5b0c1d2e", "GPU-9b8c7d6e-5f4a-4b3c-8d2e-1f0a9b8c7d6e")
+INCUMBENT, CANDIDATE, FALLBACK = "glm53-524k-k5-xgfix", "glm53-393k-c1", "glm53-245k-c1"
+
+
+def cid(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def at(seconds_ago: float) -> str:
+    return (NOW - timedelta(seconds=seconds_ago)).isoformat().replace("+00:00", "Z")
+
+
+def workspace(kind: str = "lab") -> Workspace:
+    return Workspace.model_validate({
+        "schema": "anvil.workspace/1",
+        "box": {"name": "fakoli-dark", "kind": kind},
+        "gpus": {"roles": {"compute-a": UUIDS[0], "compute-b": UUIDS[1]}},
+        "gateway": {"client_keys": ("env:ANVIL_CLIENT_KEY",)},
+        "roles": ({
+            "name": "primary", "aliases": ("llm.primary",), "promotion_suite": "promotion",
+            "slots": ({"name": "primary-a", "port": 9131}, {"name": "primary-b", "port": 9132}),
+        },),
+    })  # fmt: skip
+
+
+def recipes() -> dict[str, Recipe]:
+    return {f.recipe.id: f.recipe for f in load_recipes(ROOT / "recipes") if f.recipe}
+
+
+def gpu(index: int, free_mib: int = 2543, **more: object) -> Gpu:
+    total, reserved = 97_887, 1_100
+    base = Gpu(
+        index, UUIDS[index] if index < 2 else f"GPU-{index:08x}-0000-4000-8000-{index:012x}",
+        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+        total_bytes=total * MIB, used_bytes=(total - reserved - free_mib) * MIB, reserved_bytes=reserved * MIB,
+        free_bytes=free_mib * MIB, utilization_pct=97 - 3 * (index % 4), temperature_c=61 + index % 9,
+        power_w=287.0 - 4 * (index % 5), power_limit_w=300.0, processes=(),
+    )  # fmt: skip
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def history(end_mib: int = 94_244) -> tuple[int | None, ...]:
+    """A load of four minutes with a gap where the reader was down."""
+    rise = [int(end_mib * min(1.0, 0.02 + i / 22)) for i in range(24)]
+    return (*rise[:9], None, None, *rise[11:], *([end_mib] * 16))
+
+
+def container(recipe: Recipe, status: str = "running", **more: object) -> Container:
+    base = Container(
+        cid(recipe.id), f"anvil-{recipe.id}", status, "sha256:" + cid(recipe.image.ref), recipe.image.ref,
+        created_at=at(30_000), started_at=at(7 * 3600), restart_count=0, oom_killed=False,
+        argv=recipe.filled_argv(9131), gpus=GpuGrant(UUIDS, "uuids", UUIDS, "device-request"),
+        exit_code=None if status == "running" else 0,
+    )  # fmt: skip
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def record(recipe: Recipe, slot: str, qualified: bool = True) -> ServeRecord:
+    done = {"qualified_by": "20260902-1040-qualify", "qualified_at": at(4000), "qualified_suite": "promotion"}
+    return ServeRecord(
+        cid(recipe.id), recipe.id, recipe.digest(), "sha256:" + cid(recipe.image.ref), "primary", slot,
+        9131 if slot.endswith("a") else 9132, recipe.served_name, "20260902-0958-load", recipe.exclusive,
+        **(done if qualified else {}),
+    )  # fmt: skip
+
+
+def engine(recipe: Recipe, **more: object) -> Engine:
+    pool = recipe.kv.pool_tokens or 2_493_817
+    base = Engine(
+        str(recipe.engine), "ready", served=(recipe.served_name,), context_tokens=recipe.envelope.context_tokens,
+        running=1, waiting=0, kv_used=0.36, capacity=KvCapacity(pool, "engine log 11:02", per_rank_bytes=9_878_424_780),
+        progress=812_345.0, version="0.5.3rc14", metrics="on",
+    )  # fmt: skip
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def gateway(target: str, in_flight: int = 2, held: int = 0) -> Gateway:
+    slots = (Backend("primary-a", "127.0.0.1:9131", 0), Backend("primary-b", "127.0.0.1:9132", 0))
+    lit = tuple(replace(b, in_flight=in_flight) if b.name == target else b for b in slots)
+    return Gateway({"llm.primary": target}, lit, held, 12, True, 4242, "2.9.8")
+
+
+EVENTS = (
+    Event(at(4100), "qualify", "gate tools passed 20/20 in 96.4 s", "good"),
+    Event(at(4010), "qualify", "gate needle passed: 206,296 prompt tokens measured, 41.2 s", "good"),
+    Event(at(3900), "promote", "glm53-393k-c1 promoted: primary points at primary-b", "good"),
+    Event(at(1200), "gpu", "compute-a free 2,543 MiB is below 3,072 MiB, waived 2026-09-02", "warn"),
+    Event(at(35), "gateway", "llm.primary: 2 in flight", "plain"),
+)
+LOG = (
+    "[2026-09-02 11:52:10 TP0] Load weight end. elapsed=412.31 s, type=Glm53FlashForCausalLM",
+    "[2026-09-02 11:52:44 TP0] KV Cache is allocated. #tokens: 393216, K size: 4.60 GB, V size: 4.60 GB",
+    "[2026-09-02 11:53:02 TP0] Capture cuda graph end. Time elapsed: 17.9 s. mem usage=0.41 GB",
+    "[2026-09-02 11:53:03 TP0] WARNING nccl plugin not found, using internal network (non-fatal)",
+    "[2026-09-02 11:53:58 TP0] Decode batch. #running-req: 1, #token: 141557, token usage: 0.36, gen throughput: 99.79",
+)
+
+
+def calm(read_only: bool = False, kind: str = "lab") -> World:
+    """393K serves, 524K is the exact rollback, both cards full, nothing runs."""
+    known = recipes()
+    now, back = known[CANDIDATE], known[INCUMBENT]
+    serves = {cid(now.id): record(now, "primary-b"), cid(back.id): record(back, "primary-a")}
+    world = World(
+        workspace(kind), read_only, NOW_S, NOW,
+        gpus=Reading.known(GpuSnapshot("580.95.05", (gpu(0), gpu(1))), NOW_S - 0.4, "nvml"),
+        gpu_history={UUIDS[0]: history(), UUIDS[1]: history()},
+        containers=Reading.known((container(now), container(back, "exited", finished_at=at(3950))), NOW_S - 1, "docker"),
+        engines={cid(now.id): Reading.known(engine(now), NOW_S - 1, "http")},
+        trails={cid(now.id): Trail(NOW_S - 1, at(7 * 3600), value=812_345.0, moved_at_s=NOW_S - 1, was_ready=True)},
+        gateway=Reading.known(gateway("primary-b"), NOW_S - 1, "haproxy"),
+        record=BoxRecord(7, serves, {"primary": RoleRecord("primary", cid(now.id), (cid(back.id),))}),
+        recipes=load_recipes(ROOT / "recipes"), images={r.image.ref: "sha256:1" for r in known.values()},
+        suites=("promotion", "smoke"), operations=(qualified(), promoted()), events=EVENTS,
+        log=LogView(cid(now.id), LOG, 0),
+    )  # fmt: skip
+    return derive(world)
+
+
+GATES = (
+    ("reserve-idle", "reserve", 1), ("identity", "identity", 1), ("smoke", "smoke", 3), ("json", "json", 5),
+    ("needle", "needle", 1), ("tool-result", "tool-result", 3), ("tools", "tools", 20),
+    ("streaming-tools", "streaming-tools", 3), ("log-audit", "log-audit", 1), ("container", "container-state", 1),
+)  # fmt: skip
+
+
+def passed_gates(until: int = len(GATES)) -> tuple[GateView, ...]:
+    took = (0.1, 0.2, 2.4, 6.1, 41.2, 9.8, 96.4, 14.0, 0.3, 0.1)
+    out = []
+    for i, (id_, kind, of) in enumerate(GATES):
+        if i < until:
+            why = "206,296 prompt tokens measured" if kind == "needle" else ""
+            out.append(GateView(id_, kind, "passed", of, of, why, took[i]))
+        else:
+            out.append(GateView(id_, kind, of=of))
+    return tuple(out)
+
+
+def qualified() -> OperationView:
+    step = StepView("gates", "run the gates of suite promotion", "done", at(4200), at(4001), 3600)
+    return OperationView(
+        "20260902-1040-qualify", "qualify", CANDIDATE, "a1b2c3d4e5f6", "primary", at(4200), at(4000), 4100,
+        (step,), gates=passed_gates(), decision="forward", decision_why="every gate passed", outcome="done",
+    )  # fmt: skip
+
+
+STEPS = (
+    ("hold", "hold llm.primary: new requests wait", 30), ("drain", "wait until primary-a is idle", 300),
+    ("stop-old", "stop glm53-524k-k5-xgfix (container kept)", 90), ("free", "prove that both GPUs are free", 120),
+    ("start", "start glm53-393k-c1 in primary-b", 60), ("ready", "ready, exact identity, one real completion", 1800),
+    ("gates", "run the gates of suite promotion", 3600), ("flip", "point llm.primary at primary-b", 30),
+    ("verify", "three requests through the gateway", 60), ("record", "record the new incumbent", 30),
+)  # fmt: skip
+
+
+def steps(done: int, running: bool = True) -> tuple[StepView, ...]:
+    """`done` steps done, each 30 s after the other, and the next one running."""
+    out = []
+    for i, (name, title, limit) in enumerate(STEPS):
+        if i < done:
+            out.append(StepView(name, title, "done", at(400 - 30 * i), at(375 - 30 * i), limit))
+        elif i == done and running:
+            out.append(StepView(name, title, "running", at(102), None, limit))
+        else:
+            out.append(StepView(name, title, deadline_s=limit))
+    return tuple(out)
+
+
+def promoted() -> OperationView:
+    return OperationView(
+        "20260902-1048-promote", "promote", CANDIDATE, "0f1e2d3c4b5a", "primary", at(3999), at(3900), 4200,
+        steps(len(STEPS)), gates=passed_gates(), decision="forward", decision_why="every gate passed", outcome="done",
+    )  # fmt: skip
+
+
+def promoting(alive: bool = True) -> World:
+    """524K is stopped, requests are held, 393K is loaded and stands at gate tools 13/20."""
+    known = recipes()
+    new, old = known[CANDIDATE], known[INCUMBENT]
+    gates = passed_gates(6)
+    running = replace(gates[6], verdict="running", done=13)
+    operation = OperationView(
+        "20260902-1150-promote", "promote", new.id, "0f1e2d3c4b5a", "primary", at(420), None, 4300, steps(6),
+        gates=(*gates[:6], running, *gates[7:]), last_note="gate tools 13/20, all exact so far",
+    )  # fmt: skip
+    serves = {cid(new.id): record(new, "primary-b", False), cid(old.id): record(old, "primary-a")}
+    events = (*EVENTS[:2], Event(at(400), "promote", "llm.primary is held: 3 requests wait", "warn"))
+    world = replace(
+        calm(),
+        containers=Reading.known((container(new), container(old, "exited")), NOW_S - 1, "docker"),
+        record=BoxRecord(8, serves, {"primary": RoleRecord("primary", cid(old.id), ())}),
+        gateway=Reading.known(gateway("hold", held=3), NOW_S - 1, "haproxy"),
+        operations=(qualified(), operation),
+        lease=Lease(operation.id, 4300, "sekou", at(420)) if alive else None,
+        events=events,
+    )
+    return derive(world)
+
+
+def degraded() -> World:
+    """One card fell off the bus; the serve on it answers /health and decodes nothing."""
+    world = calm()
+    lost = gpu(1, state="lost", reason="GPU is lost", used_bytes=None, free_bytes=None, total_bytes=None)
+    lost = replace(lost, utilization_pct=None, temperature_c=None, power_w=None, processes=None)
+    stuck = Trail(NOW_S - 1, at(7 * 3600), value=812_345.0, moved_at_s=NOW_S - 300, was_ready=True)
+    return derive(replace(
+        world,
+        gpus=Reading.known(GpuSnapshot("580.95.05", (gpu(0), lost)), NOW_S - 0.4, "nvml"),
+        gpu_history={UUIDS[0]: history(), UUIDS[1]: (*history()[:-4], None, None, None, None)},
+        trails={cid(CANDIDATE): stuck},
+    ))  # fmt: skip
+
+
+def stale() -> World:
+    """GPU readings are 42 s old, the daemon does not answer, the engine's metrics failed."""
+    world = calm()
+    return derive(replace(
+        world,
+        gpus=replace(world.gpus, at_s=NOW_S - 42),
+        containers=Reading.error("unix:///var/run/docker.sock: no answer (after 5.0 s)", NOW_S - 18, "docker",
+                                 world.containers.value),
+        engines={cid(CANDIDATE): Reading.error("127.0.0.1:9132: connection reset", NOW_S - 18, "http")},
+    ))  # fmt: skip
+
+
+def interrupted() -> World:
+    return promoting(alive=False)
+
+
+def empty() -> World:
+    """A console at start: nothing was read yet."""
+    return World(workspace(), False, NOW_S, NOW)
+
+
+def many_gpus(count: int = 16) -> World:
+    cards = tuple(gpu(i, free_mib=1000 * i) for i in range(count))
+    return derive(replace(calm(), gpus=Reading.known(GpuSnapshot("580.95.05", cards), NOW_S, "nvml")))
+
+
+def plan_for(intent: Intent, world: World) -> Plan:
+    """A plan in the planner's own shape, for dialogs: what it says is fixed, what it rests on is the world."""
+    traffic = intent.verb in ("promote", "rollback", "drain")
+    name = intent.recipe or (world.serve(intent.container_id).name if world.serve(intent.container_id) else "")
+    known = recipes()
+    facts = {"role": intent.role or "primary", "generation": world.record.generation}
+    if name in known:
+        facts["recipe"] = {"id": name, "digest": known[name].digest()}
+    now = world.record.roles.get("primary")
+    if now and now.incumbent:
+        facts["incumbent"] = {"id": now.incumbent, "slot": "primary-b"}
+    return Plan(
+        intent, f"{intent.verb} {name or intent.role}",
+        tuple(Step(n, n, title, limit) for n, title, limit in STEPS),
+        tuple(Step(f"undo:{n}", n, t, 60) for n, t in (("stop-new", "stop the candidate"), ("start-old", "start the kept container"))),
+        facts, "llm.primary: new requests are held, running ones finish first" if traffic else "nothing: no alias moves",
+        "about 7 min, as long as the load took before; held requests wait up to 900 s" if traffic else "none",
+        "glm53-524k-k5-xgfix, container kept, image here: ready", "undone once: the kept container serves again",
+        "both cards: free 2,543 MiB now, 96,787 MiB after the stop, 3,351 MiB after start",
+        known[CANDIDATE].served_name if traffic else "",
+        gates=tuple({"id": i, "kind": k, "of": n} for i, k, n in GATES) if traffic else (),
+    )  # fmt: skip
+
+
+class FakeStore:
+    """`publish` is what a probe does: a new World, and everybody told."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.told: list[Callable[[], None]] = []
+
+    def subscribe(self, subscriber: Callable[[], None], /) -> Callable[[], None]:
+        self.told.append(subscriber)
+        return lambda: self.told.remove(subscriber)
+
+    def publish(self, world: World) -> None:
+        self.world = world
+        for tell in tuple(self.told):
+            tell()
+
+
+class FakeDeeds:
+    """Remembers what was asked; plans from the store's newest world. `refuse` makes the next plan raise."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self.store = store
+        self.intents: list[Intent] = []
+        self.started: list[Plan] = []
+        self.steered: list[tuple[str, ...]] = []
+        self.refuse: AnvilError | None = None
+
+    def plan(self, intent: Intent) -> Plan:
+        self.intents.append(intent)
+        if self.refuse:
+            raise self.refuse
+        return plan_for(intent, self.store.world)
+
+    def start(self, plan: Plan) -> str:
+        if self.refuse:
+            raise self.refuse
+        self.started.append(plan)
+        return "20260902-1155-" + plan.intent.verb
+
+    def resume(self, operation_id: str) -> None:
+        self.steered.append(("resume", operation_id))
+
+    def undo(self, operation_id: str) -> None:
+        self.steered.append(("undo", operation_id))
+
+    def cancel(self, operation_id: str, reason: str) -> None:
+        if not reason:
+            raise Refused("a cancel needs a reason")
+        self.steered.append(("cancel", operation_id, reason))
+
+
+class FakeService:
+    def __init__(self, world: World) -> None:
+        self.store = FakeStore(world)
+        self.deeds = None if world.read_only else FakeDeeds(self.store)
+        self.followed: list[str | None] = []
+        self.begun = 0
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def follow(self, container_id: str | None) -> None:
+        self.followed.append(container_id)

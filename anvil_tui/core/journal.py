@@ -57,8 +57,8 @@ class GateView:
 class OperationView:
     """One operation as its journal tells it.
 
-    `outcome` None = not ended; `started_at` "" = planned, nothing done. `alive` is filled in by whoever can see the lease: an operation without an
-    end whose holder is gone is `interrupted` and waits for resume or undo.
+    `outcome` None = not ended; `started_at` "" = planned, nothing done. `alive` is filled in by whoever can
+    see the lease: one without an end whose holder is gone is `interrupted` and waits for resume or undo.
     """
 
     id: str

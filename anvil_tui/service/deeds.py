@@ -80,7 +80,22 @@ def started(run: Run, step: Step) -> Seen | None:
 
 
 def start(run: Run, step: Step) -> None:
-    run.controls.containers.start(run.need_container(step.args).id)
+    found = run.need_container(step.args)
+    run.controls.containers.start(found.id)
+    process_gone(run, found.id)
+
+
+def process_gone(run: Run, container_id: str) -> str | None:
+    """Raises when the process has ended; never an answer of its own."""
+    now = run.box.containers.inspect(container_id)
+    if now.status in ("exited", "dead", "restarting"):
+        tail = [line.text for line in run.box.containers.logs(container_id, tail=8)]
+        oom = ", OOM-killed" if now.oom_killed else ""
+        cause = now.error or " / ".join(t for t in tail[-3:] if t.strip())
+        raise EffectFailed(
+            f"container {container_id[:12]} {now.status}, exit code {now.exit_code}{oom}: {cause[:600]}"
+        )
+    return None
 
 
 def stopped(run: Run, step: Step) -> Seen | None:

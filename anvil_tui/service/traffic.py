@@ -11,7 +11,7 @@ from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
-from anvil_tui.service.deeds import DEEDS, Deed, Seen, stop
+from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, stop
 from anvil_tui.service.evidence import write_evidence
 from anvil_tui.service.gates.conductor import suite_passed
 from anvil_tui.service.planning import target_of
@@ -100,19 +100,6 @@ def wait_ready(run: Run, step: Step) -> None:
     """Ends at once when the process has ended: the wait is for a load, not for a corpse."""
     container = run.need_container(step.args)
     run.wait(step, lambda: process_gone(run, container.id) or not_ready(run, step.args))
-
-
-def process_gone(run: Run, container_id: str) -> str | None:
-    """Raises when the process has ended; never an answer of its own."""
-    now = run.box.containers.inspect(container_id)
-    if now.status in ("exited", "dead", "restarting"):
-        tail = [line.text for line in run.box.containers.logs(container_id, tail=8)]
-        oom = ", OOM-killed" if now.oom_killed else ""
-        cause = now.error or " / ".join(t for t in tail[-3:] if t.strip())
-        raise EffectFailed(
-            f"container {container_id[:12]} {now.status}, exit code {now.exit_code}{oom}: {cause[:600]}"
-        )
-    return None
 
 
 def not_ready(run: Run, args: Mapping[str, Any]) -> str | None:

@@ -37,8 +37,9 @@ class RealDocker:
         """Start dockerd and wait until it answers (0.3 s); ends first what a killed one left."""
         self._end_containerd()
         argv = [
-            *self._wrap, "dockerd", "--data-root", str(self.folder / "data"), "--exec-root", str(self.folder / "exec"),
-            "-p", str(self.folder / "pid"), "-H", self.url, "--iptables=false", "--ip-masq=false",
+            *self._wrap, "dockerd", "-H", self.url, "--iptables=false", "--ip-masq=false",
+            "-p", str(self.folder / "pid"),
+            "--data-root", str(self.folder / "data"), "--exec-root", str(self.folder / "exec"),
         ]  # fmt: skip
         with (self.folder / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(

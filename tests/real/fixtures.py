@@ -13,7 +13,7 @@ import docker
 import pytest
 
 from tests.real import netns, parts
-from tests.real.docker_engine import RealDocker
+from tests.real.docker_engine import RealDocker as RealDocker
 from tests.support.wait import wait_until
 
 REGISTRY = "127.0.0.1:5000"

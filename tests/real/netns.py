@@ -1,7 +1,7 @@
-"""Runs a command in private network, mount and process namespaces, where tests may start dockerd and bind any port.
+"""Runs a command in network, mount and process namespaces of its own, where tests start dockerd and bind any port.
 
-`python -m tests.real.netns CMD...` (root). Loopback there is nobody else's, so that a Docker Engine of the machine,
-its bridge and its ports are never met. When CMD ends, the kernel ends every process and mount it left behind.
+`python -m tests.real.netns CMD...` (root). Loopback there is nobody else's, so a Docker Engine of the machine, its
+bridge and its ports are never met. When CMD ends, the kernel ends every process and mount it left behind.
 """
 
 from __future__ import annotations

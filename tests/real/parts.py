@@ -1,7 +1,7 @@
 """Fetches and builds the real parts that tests use: llama.cpp's server as a root, and small models.
 
-`python -m tests.real.parts [smol] [qwen]` fills the cache (`.real/`, or ANVIL_REAL_CACHE); what is there is not built
-again. Needs root and mmdebstrap for the root, pip for the models, and the network; tests need none of it later.
+`python -m tests.real.parts [smol] [qwen]` fills the cache (`.real/`, or ANVIL_REAL_CACHE); what is there is not
+built again. Needs root, mmdebstrap, pip and the network; tests need none of these later.
 """
 
 from __future__ import annotations
@@ -110,9 +110,11 @@ def llama_tar() -> Path:
             no_docs = [f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale")]
             # Testing's Release file may be past its date on a mirror.
             argv = [
-                "mmdebstrap", "--quiet", "--variant=extract", "--include=base-files,llama.cpp-tools,busybox-static",
+                "mmdebstrap", "--quiet", "--variant=extract",
+                "--include=base-files,llama.cpp-tools,busybox-static",
                 '--aptopt=Acquire::Check-Valid-Until "false"', *no_docs,
-                '--extract-hook=ln -s busybox "$1/usr/bin/sh"', SUITE, str(fresh), f"deb {_mirror()} {SUITE} main",
+                '--extract-hook=ln -s busybox "$1/usr/bin/sh"',
+                SUITE, str(fresh), f"deb {_mirror()} {SUITE} main",
             ]  # fmt: skip
             _run(argv, "build llama.cpp's root")
             fresh.replace(tar)

@@ -1,0 +1,112 @@
+"""Runs the checks as stages, cheapest first; stops at the first that fails. One line a stage, with seconds.
+
+`python -m tests.stages [NAME...]`. Private ones run as root in namespaces of their own (tests.real.netns).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.environment import cut
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+PYTHON = (sys.executable, "-m")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`live` shows the output while it runs, otherwise it is shown only of a stage that fails."""
+
+    name: str
+    argv: tuple[str, ...]
+    private: bool = False
+    live: bool = False
+    whole_environment: bool = False
+    deadline_s: int = 300
+
+
+def _pytest(name: str, *folders: str, private: bool = False, deadline_s: int = 300) -> Stage:
+    argv = (*PYTHON, "pytest", "-q", *(f"tests/{folder}" for folder in folders))
+    return Stage(name, argv, private, deadline_s=deadline_s)
+
+
+STAGES = (
+    Stage("format", (str(BIN / "ruff"), "format", "--check", ".")),
+    Stage("lint", (str(BIN / "ruff"), "check", ".")),
+    Stage("imports", (str(BIN / "lint-imports"),)),
+    Stage("types", (str(BIN / "mypy"),)),
+    _pytest("unit", "unit", "hygiene"),
+    _pytest("pilot", "pilot"),
+    _pytest("snapshot", "snapshot"),
+    _pytest("pty", "pty"),
+    Stage("parts", (*PYTHON, "tests.real.parts", "smol", "qwen"), whole_environment=True),
+    _pytest("contract", "contract", private=True),
+    _pytest("real", "real", private=True, deadline_s=600),
+    Stage("e2e", (*PYTHON, "pytest", "-q", "-s", "tests/e2e"), private=True, live=True, deadline_s=900),
+)
+
+
+def main(names: Sequence[str]) -> int:
+    unknown = sorted(set(names) - {s.name for s in STAGES})
+    if unknown:
+        sys.exit(f"no stage {unknown[0]}; there are {', '.join(s.name for s in STAGES)}")
+    chosen = [s for s in STAGES if not names or s.name in names]
+    with tempfile.TemporaryDirectory() as folder:
+        return 0 if all(_passes(stage, Path(folder) / stage.name) for stage in chosen) else 1
+
+
+def _passes(stage: Stage, base: Path) -> bool:
+    began, log, report = time.monotonic(), base.with_suffix(".log"), base.with_suffix(".xml")
+    why = _run(stage, log, report)
+    output = log.read_text(errors="replace")
+    if why:
+        print(output)
+    print(f"{stage.name:9} {time.monotonic() - began:6.1f} s  {why or 'ok'}  {_last(output)}", flush=True)
+    return not why and (stage.name != "e2e" or _e2e_figures(report))
+
+
+def _run(stage: Stage, log: Path, report: Path) -> str:
+    """Why it failed; "" when it passed. Output goes to a file: a pipe stays open while any descendant lives."""
+    argv = (*stage.argv, f"--junitxml={report}") if "pytest" in stage.argv else stage.argv
+    if stage.private:
+        argv = (*PYTHON, "tests.real.netns", *argv)
+    environment = dict(os.environ) if stage.whole_environment else cut(os.environ)
+    with log.open("w") as out:
+        try:
+            ran = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=None if stage.live else out, stderr=subprocess.STDOUT,
+                cwd=ROOT, env=environment, timeout=stage.deadline_s, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"FAILED: not done within {stage.deadline_s} s"
+    return f"FAILED with exit code {ran.returncode}" if ran.returncode else ""
+
+
+def _last(output: str) -> str:
+    lines = output.strip().splitlines()
+    return lines[-1].strip("= ") if lines else ""
+
+
+def _e2e_figures(report: Path) -> bool:
+    """The line that the whole is about; a run that recorded nothing has shown nothing."""
+    found: dict[str, list[str]] = {"client_errors": [], "kill_points": []}
+    for prop in ElementTree.parse(report).iter("property"):
+        found.get(prop.get("name", ""), []).append(prop.get("value", ""))
+    errors = sum(int(n) for n in found["client_errors"])
+    points = [tuple(map(int, text.split("/"))) for text in found["kill_points"]]
+    right, tried = sum(p[0] for p in points), sum(p[1] for p in points)
+    print(f"e2e: client_errors={errors} kill_points={right}/{tried}", flush=True)
+    return bool(found["client_errors"]) and errors == 0 and right == tried > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -300,7 +300,7 @@ class Recipe(Table):
     @field_validator("rollback")
     @classmethod
     def _rollback_named(cls, value: str) -> str:
-        if not re.fullmatch(r"none: .{3,}|[a-z0-9][a-z0-9._-]*", value):
+        if value == "none" or not re.fullmatch(r"none: .{3,}|[a-z0-9][a-z0-9._-]*", value):
             raise ValueError('must be a recipe id, or "none: REASON"')
         return value
 

@@ -1,0 +1,88 @@
+"""GPU selection: roles, UUIDs, prefixes and indices become full UUIDs; everything doubtful is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from anvil_tui.core.box import Gpu, GpuSnapshot
+from anvil_tui.core.errors import Refused
+from anvil_tui.core.gpus import resolve_gpus
+
+A = "GPU-aaaa0000-0000-0000-0000-000000000001"
+B = "GPU-bbbb0000-0000-0000-0000-000000000002"
+C1 = "GPU-5a10c0de-0000-0000-0000-000000000001"
+C2 = "GPU-5a10beef-0000-0000-0000-000000000002"
+TWO = GpuSnapshot("580", (Gpu(0, A), Gpu(1, B)))
+ALIKE = GpuSnapshot("580", (Gpu(0, C1), Gpu(1, C2)))
+
+
+@pytest.mark.parametrize(
+    ("select", "roles", "want"),
+    [
+        (["0"], {}, (A,)),
+        (["1", "0"], {}, (B, A)),
+        (["compute-b", "compute-a"], {"compute-a": A, "compute-b": B}, (B, A)),
+        (["compute-a"], {"compute-a": "GPU-BBBB"}, (B,)),
+        ([B], {}, (B,)),
+        ([], {}, ()),
+        (["0"], {"0": B}, (B,)),
+    ],
+)
+def test_selection_resolves_to_full_uuids_in_order(
+    select: list[str], roles: dict[str, str], want: tuple[str, ...]
+) -> None:
+    assert resolve_gpus(select, roles, TWO) == want
+
+
+@pytest.mark.parametrize(("ask", "want"), [("GPU-5a10b", C2), (C2.lower(), C2), ("gpu-5A10C", C1)])
+def test_unique_prefix_resolves_whatever_its_case(ask: str, want: str) -> None:
+    assert resolve_gpus([ask], {}, ALIKE) == (want,)
+
+
+def test_full_uuid_beats_a_longer_one_that_begins_with_it() -> None:
+    box = GpuSnapshot("580", (Gpu(0, "GPU-1"), Gpu(1, "GPU-12")))
+    assert resolve_gpus(["GPU-1"], {}, box) == ("GPU-1",)
+
+
+@pytest.mark.parametrize(
+    ("ask", "roles", "says"),
+    [
+        ("GPU-5a10", {}, ["ambiguous", C1, C2]),
+        ("GPU-77", {}, ["not on this box", C1, C2]),
+        ("GPU-", {}, ["no GPU role", C1, C2]),
+        ("2", {}, ["index 2", C1, C2]),
+        ("compute-a", {}, ["no GPU role", "roles: none", C1]),
+        ("compute-a", {"compute-b": C1}, ["no GPU role", "compute-b"]),
+        ("compute-a", {"compute-a": "GPU-dead"}, ["compute-a", "GPU-dead", "not on this box", C2]),
+        ("compute-a", {"compute-a": "GPU-5a10"}, ["ambiguous", C1, C2]),
+    ],
+)
+def test_unknown_and_ambiguous_are_refused_with_the_candidates(
+    ask: str, roles: dict[str, str], says: list[str]
+) -> None:
+    with pytest.raises(Refused) as refused:
+        resolve_gpus([ask], roles, ALIKE)
+    assert all(word in str(refused.value) for word in says), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ask", "says"),
+    [
+        (Gpu(1, B, state="lost", reason="GPU is lost"), B, "lost: GPU is lost"),
+        (Gpu(1, None, state="error", reason="unknown error"), "1", "error: unknown error"),
+        (Gpu(1, None), "1", "UUID n/a"),
+    ],
+)
+def test_a_gpu_that_cannot_be_read_is_refused(gpu: Gpu, ask: str, says: str) -> None:
+    with pytest.raises(Refused, match=says):
+        resolve_gpus([ask], {}, GpuSnapshot("580", (Gpu(0, A), gpu)))
+
+
+def test_the_same_gpu_twice_is_refused_under_both_names() -> None:
+    with pytest.raises(Refused, match=r"twice.*'compute-a'.*'0'"):
+        resolve_gpus(["compute-a", "0"], {"compute-a": A}, TWO)
+
+
+def test_no_gpus_here_is_said() -> None:
+    with pytest.raises(Refused, match="GPUs here: none"):
+        resolve_gpus(["0"], {}, GpuSnapshot(None, ()))

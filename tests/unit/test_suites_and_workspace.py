@@ -1,0 +1,89 @@
+"""Rules of suites and of anvil.toml that no single field can say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from anvil_tui.core.gates import GATE_KEYS, Gate, Suite
+from anvil_tui.core.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        ({"kind": "smoke", "depth_pct": 10}, "depth_pct does not apply to kind smoke (applies to: needle)"),
+        ({"kind": "tools", "when": "idle"}, "when does not apply to kind tools (applies to: reserve)"),
+        ({"kind": "reserve", "repeat": 2}, "repeat does not apply to kind reserve"),
+        ({"kind": "smoke", "repeat": 2, "pass_at_least": 3}, "more than repeat = 2"),
+    ],
+)
+def test_a_key_that_does_not_apply_is_an_error(gate: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        Gate.model_validate({"id": "g", **gate})
+    assert says in str(error.value)
+
+
+def test_every_kind_of_gate_says_which_keys_apply_and_takes_them() -> None:
+    values = {
+        "repeat": 2, "pass_at_least": 1, "visible_tokens": 9, "reasoning_tokens": 0, "routed": True,
+        "prompt_tokens_at_least": 7, "depth_pct": 1, "when": "after-work",
+    }  # fmt: skip
+    assert set(Gate.model_fields) == {*values, "id", "kind", "proves", "timeout_s", "accept"}
+    for kind, keys in GATE_KEYS.items():
+        made = Gate.model_validate({"id": "g", "kind": kind, "timeout_s": 5, **{k: values[k] for k in keys}})
+        assert made.kind == kind
+
+
+@pytest.mark.parametrize("gates", [(), ({"id": "a", "kind": "smoke"}, {"id": "a", "kind": "json"})])
+def test_an_empty_suite_and_a_repeated_id_prove_nothing(gates: tuple[dict[str, Any], ...]) -> None:
+    with pytest.raises(
+        ValidationError, match=r"proves nothing|gates\[1\].id a is used twice \(also gates\[0\].id\)"
+    ):
+        Suite.model_validate({"schema": "anvil.suite/1", "id": "s", "gates": gates})
+
+
+def workspace(
+    *roles: dict[str, Any], bind: str = "127.0.0.1:9100", keys: tuple[str, ...] = ("env:K",)
+) -> Workspace:
+    return Workspace.model_validate({
+        "schema": "anvil.workspace/1", "box": {"name": "b", "kind": "lab"},
+        "gateway": {"bind": bind, "client_keys": keys}, "roles": roles,
+    })  # fmt: skip
+
+
+def role(name: str, alias: str, *ports: int) -> dict[str, Any]:
+    slots = tuple({"name": f"{name}-{n}", "port": port} for n, port in enumerate(ports))
+    return {"name": name, "aliases": (alias,), "slots": slots}
+
+
+def test_two_roles_with_their_own_ports_are_fine() -> None:
+    made = workspace(role("a", "m.a", 8001, 8002), role("b", "m.b", 8003, 8004))
+    assert made.role("b") is not None
+    assert made.role("c") is None
+
+
+@pytest.mark.parametrize(
+    ("roles", "bind", "says"),
+    [
+        (
+            [role("a", "m", 1, 1)],
+            "h:9",
+            "roles[0].slots[1].port port 1 is used twice (also roles[0].slots[0].port)",
+        ),
+        ([role("a", "m", 1, 2), role("b", "m", 3, 4)], "h:9", "roles[1].aliases[0] alias m is used twice"),
+        ([role("a", "m", 1, 9)], "h:9", "roles[0].slots[1].port port 9 is used twice (also gateway.bind)"),
+        ([role("a", "m", 1)], "h:9", "slots needs two"),
+        ([], "h:9", "at least one [[roles]]"),
+        ([role("a", "m", 1, 2)], "h:0", "1 to 65535"),
+        ([role("a", "m", 1, 2)], "h:70000", "1 to 65535"),
+        ([role("a", "m", 1, 2)], "9100", "HOST:PORT"),
+        ([role("a", "m\n", 1, 2)], "h:9", "1 to 120 letters"),
+    ],
+)
+def test_what_must_be_unique_or_possible(roles: list[dict[str, Any]], bind: str, says: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        workspace(*roles, bind=bind)
+    assert says in str(error.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,12 @@ class SimBox:
             await listener.close()
             self.docker_path.unlink(missing_ok=True)
 
-    def later(self, seconds: float, work: Coroutine[Any, Any, Any]) -> None:
+    def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Do something after so many seconds of the wall clock."""
 
         async def wait() -> None:
             await asyncio.sleep(seconds)
-            await work
+            await work()
 
         self.background(wait())
 

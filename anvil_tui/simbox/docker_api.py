@@ -154,8 +154,10 @@ async def _remove(daemon: Daemon, request: Request, found: Found) -> Reply:
 
 async def _wait(daemon: Daemon, request: Request, found: Found) -> Reply:
     container = daemon.find(found[0])
-    if container.running or request.query.get("condition") == "next-exit":
-        container.ended.clear() if not container.running else None
+    next_exit = request.query.get("condition") == "next-exit"
+    if next_exit and not container.running:
+        container.ended.clear()
+    if container.running or next_exit:
         await container.ended.wait()
     return json_reply(200, {"StatusCode": container.exit_code})
 

@@ -168,7 +168,7 @@ def _pending(help_text: str, name: str) -> Fault:
 async def _docker_down(box: SimBox, args: Args) -> str:
     await box.docker_down()
     if "seconds" in args:
-        box.later(float(args["seconds"]), _docker_up(box, args))
+        box.later(float(args["seconds"]), lambda: _docker_up(box, args))
     return "the daemon's socket is closed; containers go on"
 
 

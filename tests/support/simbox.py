@@ -70,7 +70,7 @@ class SimProcess:
         assert reply["ok"], reply["text"]
         return reply["text"]
 
-    def fault(self, name: str, **args: object) -> str:
+    def fault(self, name: str, /, **args: object) -> str:
         return str(self.ask(do="fault", name=name, args={k: str(v) for k, v in args.items()}))
 
     def clear(self) -> None:

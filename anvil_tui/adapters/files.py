@@ -34,6 +34,8 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o600) -> None:
     body = data.encode() if isinstance(data, str) else data
     try:
         target = Path(path).resolve()
+        if target.is_symlink():  # 3.13 gives a loop back where 3.11 raises RuntimeError
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         old = target.stat() if target.exists() else None
         fd, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent)
     except (OSError, RuntimeError) as why:

@@ -6,6 +6,8 @@ Runs after `tomllib` has accepted the text, so it only follows structure and nev
 from __future__ import annotations
 
 import re
+import tomllib
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 KeyPath = tuple[str | int, ...]
@@ -36,7 +38,7 @@ class Place:
 
 @dataclass(slots=True)
 class _Scan:
-    text: str
+    ends: list[int]
     tokens: list[Token]
     at: int = 0
     places: dict[KeyPath, Place] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class _Scan:
             self.take()
 
     def line(self, offset: int) -> int:
-        return self.text.count("\n", 0, offset) + 1
+        return bisect_left(self.ends, offset) + 1
 
     def document(self) -> None:
         table: KeyPath = ()
@@ -140,8 +142,7 @@ class _Scan:
 def _unquote(token: Token) -> str:
     if token.kind != "string":
         return token.text
-    body = token.text[1:-1]
-    return re.sub(r"\\(.)", r"\1", body) if token.text[0] == '"' else body
+    return str(tomllib.loads(f"key = {token.text}")["key"])
 
 
 def find_places(text: str) -> dict[KeyPath, Place]:
@@ -153,7 +154,7 @@ def find_places(text: str) -> dict[KeyPath, Place]:
     tokens = [
         Token(m.lastgroup or "", m[0], m.start(), m.end()) for m in _TOKEN.finditer(text) if m.lastgroup != "skip"
     ]
-    scan = _Scan(text, tokens)
+    scan = _Scan([m.start() for m in re.finditer("\n", text)], tokens)
     scan.document()
     return scan.places
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anvil_tui.adapters.toml_files import load_recipe, load_recipes, load_suites, load_workspace
+from anvil_tui.adapters.toml_files import load_recipe, load_recipes, load_suite, load_suites, load_workspace
 from anvil_tui.core.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,3 +136,13 @@ def test_the_small_templates_load_once_filled_in(tmp_path: Path, name: str) -> N
     assert recipe.exclusive is name.startswith("smol-x")
     assert recipe.gpus.select == ()
     assert recipe.rollback in rows
+
+
+def test_a_new_workspace_gets_the_same_suites_with_a_shorter_needle() -> None:
+    starter = ROOT / "anvil_tui" / "starter"
+    assert (starter / "smoke.toml").read_text() == (ROOT / "gates" / "smoke.toml").read_text()
+    ours, theirs = load_suite(ROOT / "gates" / "promotion.toml"), load_suite(starter / "promotion.toml")
+    differ = [(a, b) for a, b in zip(ours.gates, theirs.gates, strict=True) if a != b]
+    assert [(a.id, a.prompt_tokens_at_least, b.prompt_tokens_at_least) for a, b in differ] == [
+        ("needle", 180_000, 2_000)
+    ]

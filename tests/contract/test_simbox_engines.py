@@ -1,4 +1,4 @@
-"""Simulated engines over raw HTTP and through our readers, GPU lines through the child reader, every fault seen."""
+"""Simulated engines over raw HTTP and through our readers; GPU lines through the child; every fault seen."""
 
 from __future__ import annotations
 

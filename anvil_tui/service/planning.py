@@ -23,7 +23,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
     files, suites = box.recipes(), box.suites()
     record = box.store.read()
     recipes = {f.recipe.id: f.recipe for f in files if f.recipe}
-    gpus = first_reading(box) if box.workspace.gpus.roles else box.gpus.read()
+    needed = any(r.gpus.select for r in recipes.values() if r.loadable)
     open_ones = [o.id for o in box.operations.views() if o.started_at and not o.outcome and o.id != ignore]
     return Facts(
         workspace=box.workspace,
@@ -36,7 +36,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
         containers={c.id: c for c in box.containers.list()},
         images={r.image.ref: box.containers.image_id(r.image.ref) for r in recipes.values() if r.loadable},
         gateway=box.gateway.snapshot(),
-        gpus=gpus,
+        gpus=first_reading(box) if needed else Reading.unknown("no recipe needs a GPU"),
         unfinished=open_ones[-1] if open_ones else "",
     )
 

@@ -85,6 +85,9 @@ class RealBox:
                 control.remove(c.id)
         now = self.record()
         serves = {k: v for k, v in now.serves.items() if k in keep}
-        roles = {k: type(v)(v.name, v.incumbent, tuple(x for x in v.rollback if x in keep)) for k, v in now.roles.items()}
+        roles = {
+            k: type(v)(v.name, v.incumbent, tuple(x for x in v.rollback if x in keep))
+            for k, v in now.roles.items()
+        }
         write_record(self.dir / "state" / "box.json", BoxRecord(now.generation, serves, roles))
         control.close()

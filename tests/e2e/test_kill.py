@@ -54,7 +54,9 @@ class KillRig:
         made = self.worker.call("plan", workspace=str(self.box.dir), intent=intent)
         assert "operation" in made, made
         self.operation = made["operation"]
-        return self.worker.call("operate", workspace=str(self.box.dir), operation=self.operation, mode="start", kill_at=kill_at)
+        return self.worker.call(
+            "operate", workspace=str(self.box.dir), operation=self.operation, mode="start", kill_at=kill_at
+        )
 
     def reset(self) -> None:
         """PRIMARY (and for a rollback OTHER over it) serves, nothing else exists."""
@@ -109,7 +111,7 @@ def test_every_kill_point_ends_as_the_journal_decided(
     made = rig(case)
     made.reset()
     points = distinct(list(made.run(made.intent)["points"]))  # type: ignore[call-overload]
-    assert len(points) >= 30
+    assert len(points) >= 20
     rows = []
     with ClientLoop(made.box.dir) as clients:
         for number, point in enumerate(points):
@@ -122,12 +124,24 @@ def test_every_kill_point_ends_as_the_journal_decided(
     assert clients.errors() == []
 
 
+TWO_PARTS = ("create", "start", "stop", "remove", "flip", "undo:st", "undo:remove")
+
+
 def distinct(points: list[str]) -> list[str]:
-    """`X:before` is the state that `W:after` left: only the first one is a point of its own."""
-    return [p for n, p in enumerate(points) if n == 0 or not p.endswith(":before")]
+    """Before, after and inside, once each: `X:before` is what `W:after` left, and `X:acted` differs from
+    `X:after` only where the effect is outside (a container, an alias) and the record of it is not."""
+
+    def own(number: int, point: str) -> bool:
+        step, _, at = point.rpartition(":")
+        return number == 0 or at not in ("before", "acted") or (at == "acted" and step.startswith(TWO_PARTS))
+
+    return [p for n, p in enumerate(points) if own(n, p)]
 
 
 def table(rows: list[Row]) -> str:
     head = f"{'case':13} {'killed at':28} {'by':7} {'decided':8} {'ended':8} right"
-    lines = [f"{r.case:13} {r.point:28} {r.recover:7} {r.decision:8} {r.outcome:8} {'yes' if r.right else r.why}" for r in rows]
+    lines = [
+        f"{r.case:13} {r.point:28} {r.recover:7} {r.decision:8} {r.outcome:8} {'yes' if r.right else r.why}"
+        for r in rows
+    ]
     return "\n".join([head, *lines])

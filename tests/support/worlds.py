@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from anvil_tui.adapters.toml_files import load_recipes
@@ -18,7 +19,7 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.serves import derive
 from anvil_tui.core.workspace import Workspace
-from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, RoleRecord, ServeRecord, World
+from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, RecipeFile, RoleRecord, ServeRecord, World
 
 NOW = datetime(2026, 9, 2, 11, 54, 9, tzinfo=UTC)
 NOW_S = 5000.0
@@ -49,7 +50,7 @@ def workspace(kind: str = "lab") -> Workspace:
 
 
 def recipes() -> dict[str, Recipe]:
-    return {f.recipe.id: f.recipe for f in load_recipes(ROOT / "recipes") if f.recipe}
+    return {f.recipe.id: f.recipe for f in recipe_files() if f.recipe}
 
 
 def gpu(index: int, free_mib: int = 2543, **more: object) -> Gpu:
@@ -91,10 +92,10 @@ def record(recipe: Recipe, slot: str, qualified: bool = True) -> ServeRecord:
 
 def engine(recipe: Recipe, **more: object) -> Engine:
     pool = recipe.kv.pool_tokens or 2_493_817
+    kv = KvCapacity(pool, "engine log 11:02", per_rank_bytes=9_878_424_780)
     base = Engine(
         str(recipe.engine), "ready", served=(recipe.served_name,), context_tokens=recipe.envelope.context_tokens,
-        running=1, waiting=0, kv_used=0.36, capacity=KvCapacity(pool, "engine log 11:02", per_rank_bytes=9_878_424_780),
-        progress=812_345.0, version="0.5.3rc14", metrics="on",
+        running=1, waiting=0, kv_used=0.36, capacity=kv, progress=812_345.0, version="0.5.3rc14", metrics="on",
     )  # fmt: skip
     return replace(base, **more)  # type: ignore[arg-type]
 
@@ -117,10 +118,30 @@ LOG = (
     "[2026-09-02 11:52:44 TP0] KV Cache is allocated. #tokens: 393216, K size: 4.60 GB, V size: 4.60 GB",
     "[2026-09-02 11:53:02 TP0] Capture cuda graph end. Time elapsed: 17.9 s. mem usage=0.41 GB",
     "[2026-09-02 11:53:03 TP0] WARNING nccl plugin not found, using internal network (non-fatal)",
-    "[2026-09-02 11:53:58 TP0] Decode batch. #running-req: 1, #token: 141557, token usage: 0.36, gen throughput: 99.79",
+    "[2026-09-02 11:53:58 TP0] Decode batch. #running-req: 1, #token: 141557, token usage: 0.36, gen: 99.79",
 )
 
 
+def trail(moved_at_s: float) -> Trail:
+    return Trail(NOW_S - 1, at(7 * 3600), value=812_345.0, moved_at_s=moved_at_s, was_ready=True)
+
+
+@cache
+def recipe_files() -> tuple[RecipeFile, ...]:
+    return load_recipes(ROOT / "recipes")
+
+
+def alien(number: int = 0, name: str = "stray") -> Container:
+    """A container that no recipe of ours made, with every GPU in its hands."""
+    return Container(f"{number:x}" * 64, name, "running", "", "", gpus=GpuGrant((), "all", (), "environment"))
+
+
+def with_containers(world: World, *more: Container) -> World:
+    have = (*(world.containers.value or ()), *more)
+    return derive(replace(world, containers=Reading.known(have, NOW_S, "docker")))
+
+
+@cache
 def calm(read_only: bool = False, kind: str = "lab") -> World:
     """393K serves, 524K is the exact rollback, both cards full, nothing runs."""
     known = recipes()
@@ -130,12 +151,12 @@ def calm(read_only: bool = False, kind: str = "lab") -> World:
         workspace(kind), read_only, NOW_S, NOW,
         gpus=Reading.known(GpuSnapshot("580.95.05", (gpu(0), gpu(1))), NOW_S - 0.4, "nvml"),
         gpu_history={UUIDS[0]: history(), UUIDS[1]: history()},
-        containers=Reading.known((container(now), container(back, "exited", finished_at=at(3950))), NOW_S - 1, "docker"),
+        containers=Reading.known((container(now), container(back, "exited")), NOW_S - 1, "docker"),
         engines={cid(now.id): Reading.known(engine(now), NOW_S - 1, "http")},
-        trails={cid(now.id): Trail(NOW_S - 1, at(7 * 3600), value=812_345.0, moved_at_s=NOW_S - 1, was_ready=True)},
+        trails={cid(now.id): trail(NOW_S - 1)},
         gateway=Reading.known(gateway("primary-b"), NOW_S - 1, "haproxy"),
         record=BoxRecord(7, serves, {"primary": RoleRecord("primary", cid(now.id), (cid(back.id),))}),
-        recipes=load_recipes(ROOT / "recipes"), images={r.image.ref: "sha256:1" for r in known.values()},
+        recipes=recipe_files(), images={r.image.ref: "sha256:1" for r in known.values()},
         suites=("promotion", "smoke"), operations=(qualified(), promoted()), events=EVENTS,
         log=LogView(cid(now.id), LOG, 0),
     )  # fmt: skip
@@ -172,7 +193,8 @@ def qualified() -> OperationView:
 STEPS = (
     ("hold", "hold llm.primary: new requests wait", 30), ("drain", "wait until primary-a is idle", 300),
     ("stop-old", "stop glm53-524k-k5-xgfix (container kept)", 90), ("free", "prove that both GPUs are free", 120),
-    ("start", "start glm53-393k-c1 in primary-b", 60), ("ready", "ready, exact identity, one real completion", 1800),
+    ("start", "start glm53-393k-c1 in primary-b", 60),
+    ("ready", "ready, exact identity, one real completion", 1800),
     ("gates", "run the gates of suite promotion", 3600), ("flip", "point llm.primary at primary-b", 30),
     ("verify", "three requests through the gateway", 60), ("record", "record the new incumbent", 30),
 )  # fmt: skip
@@ -194,7 +216,8 @@ def steps(done: int, running: bool = True) -> tuple[StepView, ...]:
 def promoted() -> OperationView:
     return OperationView(
         "20260902-1048-promote", "promote", CANDIDATE, "0f1e2d3c4b5a", "primary", at(3999), at(3900), 4200,
-        steps(len(STEPS)), gates=passed_gates(), decision="forward", decision_why="every gate passed", outcome="done",
+        steps(len(STEPS)), gates=passed_gates(), decision="forward", decision_why="every gate passed",
+        outcome="done",
     )  # fmt: skip
 
 
@@ -227,12 +250,11 @@ def degraded() -> World:
     world = calm()
     lost = gpu(1, state="lost", reason="GPU is lost", used_bytes=None, free_bytes=None, total_bytes=None)
     lost = replace(lost, utilization_pct=None, temperature_c=None, power_w=None, processes=None)
-    stuck = Trail(NOW_S - 1, at(7 * 3600), value=812_345.0, moved_at_s=NOW_S - 300, was_ready=True)
     return derive(replace(
         world,
         gpus=Reading.known(GpuSnapshot("580.95.05", (gpu(0), lost)), NOW_S - 0.4, "nvml"),
         gpu_history={UUIDS[0]: history(), UUIDS[1]: (*history()[:-4], None, None, None, None)},
-        trails={cid(CANDIDATE): stuck},
+        trails={cid(CANDIDATE): trail(NOW_S - 300)},
     ))  # fmt: skip
 
 
@@ -264,26 +286,32 @@ def many_gpus(count: int = 16) -> World:
 
 def plan_for(intent: Intent, world: World) -> Plan:
     """A plan in the planner's own shape, for dialogs: what it says is fixed, what it rests on is the world."""
-    traffic = intent.verb in ("promote", "rollback", "drain")
-    name = intent.recipe or (world.serve(intent.container_id).name if world.serve(intent.container_id) else "")
-    known = recipes()
-    facts = {"role": intent.role or "primary", "generation": world.record.generation}
+    known, traffic = recipes(), intent.verb in ("promote", "rollback", "drain")
+    serve = world.serve(intent.container_id)
+    name = intent.recipe or (serve.name if serve else "")
+    facts: dict[str, object] = {"role": intent.role or "primary", "generation": world.record.generation}
     if name in known:
         facts["recipe"] = {"id": name, "digest": known[name].digest()}
     now = world.record.roles.get("primary")
     if now and now.incumbent:
         facts["incumbent"] = {"id": now.incumbent, "slot": "primary-b"}
     return Plan(
-        intent, f"{intent.verb} {name or intent.role}",
-        tuple(Step(n, n, title, limit) for n, title, limit in STEPS),
-        tuple(Step(f"undo:{n}", n, t, 60) for n, t in (("stop-new", "stop the candidate"), ("start-old", "start the kept container"))),
-        facts, "llm.primary: new requests are held, running ones finish first" if traffic else "nothing: no alias moves",
-        "about 7 min, as long as the load took before; held requests wait up to 900 s" if traffic else "none",
-        "glm53-524k-k5-xgfix, container kept, image here: ready", "undone once: the kept container serves again",
-        "both cards: free 2,543 MiB now, 96,787 MiB after the stop, 3,351 MiB after start",
-        known[CANDIDATE].served_name if traffic else "",
+        intent,
+        f"{intent.verb} {name or intent.role}",
+        steps=tuple(Step(n, n, title, limit) for n, title, limit in STEPS),
+        undo_steps=(
+            Step("undo:stop-new", "stop", "stop the candidate", 60),
+            Step("undo:start-old", "start", "start the kept container", 60),
+        ),
+        facts=facts,
+        interrupts="llm.primary: new requests are held, running ones finish first" if traffic else "nothing",
+        outage="about 7 min, as long as the load took before; held requests wait 900 s" if traffic else "none",
+        rollback="glm53-524k-k5-xgfix, container kept, image here: ready",
+        on_failure="undone once: the kept container serves again",
+        memory="both cards: free 2,543 MiB now, 96,787 MiB after the stop, 3,351 MiB after start",
+        confirm_word=known[CANDIDATE].served_name if traffic else "",
         gates=tuple({"id": i, "kind": k, "of": n} for i, k, n in GATES) if traffic else (),
-    )  # fmt: skip
+    )
 
 
 class FakeStore:

@@ -87,16 +87,16 @@ def _use(engine: Engine | None, reading: Reading[Engine], width: int) -> Row:
         why = {"off": "metrics off (a setting)", "error": "metrics error"}.get(engine.metrics, "metric absent")
         return _labelled("in use", NA, [*counts, Cell(f"   {why}", "dim")], width)
     filled, rest = bar(engine.kv_used, 16)
-    over = [Cell("  above 100 % as measured", "warn")] if engine.kv_used > 1 else []
+    over = [Cell("  OVER 100", "warn")] if engine.kv_used > 1 else []
     used = right(f"{100 * engine.kv_used:.0f} %", 6)
     cells = [
         left("in use", _LABEL, "dim"),
         Cell(filled, "accent"),
         Cell(rest, "faint"),
         used,
+        *over,
         Cell("  "),
         *counts,
-        *over,
     ]
     return spread(cells, [], width)
 

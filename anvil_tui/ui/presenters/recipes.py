@@ -64,12 +64,8 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
 
 
 def _head(width: int) -> Row:
-    tail = [
-        right("context", 11 if width >= _WIDE else 8, "faint"),
-        right("C", 5, "faint"),
-        right("GPUs", 6, "faint"),
-    ]
-    tail.append(left("  licence", 9, "faint"))
+    context = right("context", 11 if width >= _WIDE else 8, "faint")
+    tail = [context, right("C", 5, "faint"), right("GPUs", 6, "faint"), left("  licence", 9, "faint")]
     engine = [left("engine", 9, "faint")] if width >= _WIDE else []
     return spread([left("  decision", 14, "faint"), Cell("recipe", "faint")], [*engine, *tail], width)
 
@@ -141,7 +137,7 @@ def _main(recipe: Recipe, width: int) -> list[Row]:
     shape = recipe.envelope
     gpus = ", ".join(recipe.gpus.select) or "none"
     held = "exclusive: holds the whole box" if recipe.exclusive else "shares the box"
-    envelope = f"{shape.context_tokens:,} context, {shape.max_output_tokens:,} output, C{shape.concurrency}"
+    envelope = f"{shape.context_tokens:,} context, {number(shape.max_output_tokens)} output, C{shape.concurrency}"
     media = ", ".join(shape.modalities)
     speculation = (
         f"{recipe.speculation.method} {recipe.speculation.tokens}".strip() if recipe.speculation else "none"

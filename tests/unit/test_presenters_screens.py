@@ -1,0 +1,269 @@
+"""Lifecycle strip, operations, details, recipes, plans, logs, help: what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC
+
+import pytest
+from rich.cells import cell_len
+
+from anvil_tui.core.journal import StepView
+from anvil_tui.core.plan import Intent
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.serves import derive
+from anvil_tui.core.world import BoxRecord, LogView, RecipeFile, RoleRecord, World
+from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY, VERB_KEYS, Action
+from anvil_tui.ui.policies import Target
+from anvil_tui.ui.presenters import details, gates, lifecycle, logs, operations, plans, recipes
+from anvil_tui.ui.presenters.cells import Panel, Row, View
+from anvil_tui.ui.presenters.help import HINT_LIMIT, help_rows, hints, palette_rows
+from tests.support import worlds
+
+VIEW = View(zone=UTC)
+
+
+def line(row: Row) -> str:
+    return "".join(c.text for c in row.cells)
+
+
+def words(panel: Panel) -> str:
+    return "\n".join([panel.title, *(line(r) for r in panel.rows)])
+
+
+def strip(world: World, view: View = VIEW, width: int = 120) -> list[str]:
+    def why(verb: str) -> str | None:
+        return BY_VERB[verb].policy(world, Target(role="primary"))
+
+    rows = lifecycle.strip(world, view, width, why, VERB_KEYS)
+    assert all(sum(cell_len(c.text) for c in r.cells) == width for r in rows)
+    return [line(r).strip() for r in rows]
+
+
+def candidate_world(**change: object) -> World:
+    """524K serves; 393K stands beside it as the candidate."""
+    new, old = worlds.recipes()[worlds.CANDIDATE], worlds.recipes()[worlds.INCUMBENT]
+    candidate, incumbent = worlds.record(new, "primary-b", False), worlds.record(old, "primary-a")
+    role = RoleRecord("primary", incumbent.container_id, ())
+    serves = {s.container_id: s for s in (candidate, incumbent)}
+    world = replace(
+        worlds.calm(),
+        record=BoxRecord(8, serves, {"primary": role}),
+        containers=Reading.known((worlds.container(new), worlds.container(old)), worlds.NOW_S, "docker"),
+        gateway=Reading.known(worlds.gateway("primary-a"), worlds.NOW_S, "haproxy"),
+        operations=(),
+    )
+    return derive(replace(world, **change))  # type: ignore[arg-type]
+
+
+class TestLifecycle:
+    def test_no_candidate(self) -> None:
+        assert strip(worlds.calm()) == ["candidate none", "next      l load"]
+
+    def test_loaded_candidate_wants_qualification(self) -> None:
+        stages, after = strip(candidate_world())
+        assert stages == "candidate glm53-393k-c1  load ✔ ─ qualify · ─ quiesce · ─ drain · ─ promote ·"
+        assert after.startswith("next      (g qualify)")
+
+    def test_qualified_candidate_wants_promotion(self) -> None:
+        world = candidate_world()
+        new = worlds.recipes()[worlds.CANDIDATE]
+        kept = {**world.record.serves, worlds.cid(new.id): worlds.record(new, "primary-b")}
+        stages, after = strip(derive(replace(world, record=replace(world.record, serves=kept))))
+        assert "qualify ✔" in stages
+        assert after == "next      p promote"
+
+    def test_held_and_drained_are_marked(self) -> None:
+        stages, _ = strip(candidate_world(gateway=Reading.known(worlds.gateway("hold"), worlds.NOW_S, "haproxy")))
+        assert "quiesce ✔ ─ drain ✔" in stages
+
+    def test_running_operation_takes_the_strip(self) -> None:
+        first, second = strip(worlds.promoting())
+        assert first == "▶ promote glm53-393k-c1  step 7/10  ●●●●●●▶···"
+        assert second == "now       run the gates of suite promotion  gate tools 13/20, all exact so far"
+
+    def test_interrupted_operation_names_both_ways(self) -> None:
+        first, second = strip(worlds.interrupted())
+        assert "promote INTERRUPTED glm53-393k-c1" in first
+        assert second == "next      r resume or z undo"
+
+    @pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+    def test_it_fits(self, width: int) -> None:
+        for world in (worlds.calm(), worlds.promoting(), worlds.interrupted(), candidate_world(), worlds.empty()):
+            strip(world, width=width)
+
+
+class TestOperations:
+    def test_steps_with_times_and_limits(self) -> None:
+        text = words(operations.detail_panel(worlds.promoting(), VIEW, 77, 40))
+        assert "Steps 6/10" in text
+        assert "1 ✔ hold llm.primary: new requests wait" in text
+        assert "1 min 42 s of at most 1 h 00 min" in text
+        assert "decision     none yet: recovery means undo" in text
+        assert "Gates 6/10" in text
+
+    def test_failed_step_shows_its_note_and_the_way_back(self) -> None:
+        world = worlds.promoting()
+        failed = replace(world.operations[1].steps[6], state="failed", note="gate tools failed: 19/20")
+        back = (StepView("undo:stop-new", "stop the candidate", "running", worlds.at(5), None, 60),)
+        op = replace(
+            world.operations[1], steps=(*world.operations[1].steps[:6], failed), undo_steps=back,
+            decision="undo", decision_why="gate tools failed", residue=("container 1a0fee0aee17",),
+        )  # fmt: skip
+        text = words(operations.detail_panel(replace(world, operations=(op,)), VIEW, 77, 40))
+        assert "gate tools failed: 19/20" in text
+        assert "Way back 0/1" in text
+        assert "undo: gate tools failed" in text
+        assert "left behind: container 1a0fee0aee17" in text
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"alive": True}, "c cancels it with a reason"),
+            ({"alive": False}, "z undoes it"),
+            ({"alive": False, "decision": "forward"}, "r resumes and finishes it"),
+            ({"outcome": "halted"}, "A person must act"),
+            ({"outcome": "undone"}, "Everything was put back"),
+            ({"outcome": "done"}, "Nothing is left to do"),
+        ],
+    )
+    def test_what_can_be_done_now(self, change: dict[str, object], sentence: str) -> None:
+        op = replace(worlds.promoting().operations[1], **change)  # type: ignore[arg-type]
+        assert sentence in operations.what_now(op)
+
+    def test_the_open_one_is_listed_whatever_the_filter_says(self) -> None:
+        view = replace(VIEW, filters=(("operations", "nothing-like-this"),))
+        assert [o.kind for o in operations.shown(worlds.promoting(), view)] == ["promote"]
+
+    def test_newest_first(self) -> None:
+        panel = operations.list_panel(worlds.calm(), VIEW, 77, 20)
+        assert [r.key for r in panel.rows] == ["20260902-1048-promote", "20260902-1040-qualify"]
+
+
+class TestDetails:
+    def test_serve_in_full(self) -> None:
+        view = replace(VIEW, serve=worlds.cid(worlds.CANDIDATE))
+        text = words(details.serve_panel(worlds.calm(), view, 117, 60))
+        assert worlds.cid(worlds.CANDIDATE) in text
+        assert worlds.recipes()[worlds.CANDIDATE].served_name in text
+        assert worlds.UUIDS[0] in text
+        assert "progress     ● moving" in text
+
+    def test_a_key_in_the_command_line_is_masked(self) -> None:
+        known = worlds.recipes()[worlds.CANDIDATE]
+        bare = worlds.container(known, argv=("serve", "--api-key", "hunter2-hunter2"))
+        world = derive(replace(worlds.calm(), containers=Reading.known((bare,), worlds.NOW_S, "docker")))
+        text = words(details.serve_panel(world, replace(VIEW, serve=bare.id), 117, 60))
+        assert "hunter2" not in text and "--api-key ***" in text
+
+    def test_gone_is_said(self) -> None:
+        assert "not there any more" in words(details.serve_panel(worlds.calm(), replace(VIEW, serve="x"), 77, 20))
+        assert "not reported any more" in words(details.gpu_panel(worlds.calm(), replace(VIEW, gpu="x"), 77, 20))
+
+    def test_gpu_in_full(self) -> None:
+        text = words(details.gpu_panel(worlds.calm(), replace(VIEW, gpu=worlds.UUIDS[0]), 77, 40))
+        assert worlds.UUIDS[0] in text
+        assert "ECC errors   n/a" in text
+        assert "580.95.05" in text
+
+    def test_gate_in_full(self) -> None:
+        text = words(gates.detail(worlds.promoting(), replace(VIEW, gate="needle"), 57, 20))
+        assert "206,296 prompt tokens measured" in text and "41.2 s" in text
+
+
+class TestRecipes:
+    def test_list_has_decision_envelope_gpus_licence(self) -> None:
+        text = words(recipes.list_panel(worlds.calm(), VIEW, 97, 30))
+        assert "● historical  glm53-393k-c1" in text
+        assert "393,216" in text and "C1" in text and "2 all" in text
+        assert "rejected    glm53-499k-c4" in text
+
+    def test_a_file_that_cannot_be_used_says_why(self) -> None:
+        bad = RecipeFile("recipes/x.toml", None, "recipes/x.toml:3: enigne: unknown key, do you mean engine?")
+        world = replace(worlds.calm(), recipes=(bad,))
+        panel = recipes.list_panel(world, VIEW, 97, 30)
+        assert "enigne: unknown key" in words(panel)
+        assert panel.rows[1].key == "recipes/x.toml"
+        detail = recipes.detail_panel(world, replace(VIEW, recipe="recipes/x.toml"), 57, 30)
+        assert "do you mean engine?" in words(detail).replace("\n", " ")
+
+    @pytest.mark.parametrize("name", sorted(worlds.recipes()))
+    def test_every_shipped_recipe_is_shown_whole(self, name: str) -> None:
+        panel = recipes.detail_panel(worlds.calm(), replace(VIEW, recipe=name), 57, 30)
+        recipe = worlds.recipes()[name]
+        joined = words(panel).replace("\n", "").replace(" ", "")
+        assert recipe.served_name in joined
+        assert recipe.image.ref in joined
+        for decision in recipe.decisions:
+            assert decision.reason.replace(" ", "") in joined
+
+    def test_filter_by_decision(self) -> None:
+        view = replace(VIEW, filters=(("recipes", "rejected"),))
+        found = [recipes.key_of(f) for f in recipes.shown(worlds.calm(), view)]
+        assert found == ["glm53-1m-k5-b4096", "glm53-499k-c4"]
+
+
+class TestPlans:
+    def test_everything_an_operator_must_know(self) -> None:
+        plan = worlds.plan_for(Intent("rollback", role="primary"), worlds.calm())
+        panel = plans.panel(plan, 77)
+        text = words(panel).replace("\n" + " " * 13, "")
+        for fact in (worlds.cid(worlds.CANDIDATE), plan.interrupts, plan.outage, plan.rollback, plan.on_failure):
+            assert fact.replace(" ", "") in text.replace(" ", "")
+        assert "Steps 10" in text and "Gates 10" in text and "Way back if it fails: 2 steps" in text
+        assert panel.note is not None and plan.hash in panel.note.text
+
+    def test_refusals_come_first(self) -> None:
+        plan = replace(
+            worlds.plan_for(Intent("load", recipe="x"), worlds.calm()),
+            refusals=("no room [/b]",),
+            warnings=("hot",),
+        )
+        rows = [line(r) for r in plans.panel(plan, 77).rows]
+        assert rows[0] == "✖ no room [/b]"
+        assert any(r == "▲ hot" for r in rows)
+
+
+class TestLogs:
+    @pytest.mark.parametrize(
+        ("text", "tone"),
+        [
+            ("torch.cuda.OutOfMemoryError: CUDA out of memory", "bad"),
+            ("Traceback (most recent call last):", "bad"),
+            ("WARNING nccl plugin not found (non-fatal)", "warn"),
+            ("done, 0 errors", "text"),
+            ("error_rate=0.0", "text"),
+            ("Load weight end.", "text"),
+        ],
+    )
+    def test_severity(self, text: str, tone: str) -> None:
+        assert logs.tone_of(text) == tone
+
+    def test_filter_keeps_line_numbers(self) -> None:
+        log = LogView("x", ("a", "b1", "c", "b2"), dropped=100)
+        assert logs.matching(log, "B") == ((101, "b1"), (103, "b2"))
+
+
+class TestHelp:
+    def test_first_hint_survives_every_width_and_six_is_the_most(self) -> None:
+        for width in (20, 40, 80):
+            text = line(hints(ACTIONS, lambda a: None, width))
+            assert text.startswith(" ? help")
+        assert HINT_LIMIT == 6
+        assert ACTIONS[HINT_LIMIT].label not in line(hints(ACTIONS, lambda a: None, 200))
+
+    def test_closed_reads_without_colour(self) -> None:
+        text = line(hints([REGISTRY["recipe.load"]], lambda a: "no", 40))
+        assert "(l load)" in text
+
+    def test_help_lists_every_action_and_every_reason(self) -> None:
+        def why(action: Action) -> str | None:
+            return "read-only" if action.mutates else None
+
+        text = "\n".join(line(r) for r in help_rows(why, 97))
+        assert all(a.help in text for a in ACTIONS)
+        assert text.count("not now: read-only") == sum(a.mutates for a in ACTIONS)
+
+    def test_palette_finds_by_any_words(self) -> None:
+        found = [r.key for r in palette_rows("serve stop", lambda a: None, 97)]
+        assert found == ["serve.unload"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from anvil_tui.core.redact import redact, redact_argv
@@ -73,3 +75,28 @@ def test_argv() -> None:
     argv = ("serve", "m", "--api-key", "k1", "k2", "--port", "8000", "--hf-token=zz", "-m", "/x")
     masked = ("serve", "m", "--api-key", "***", "***", "--port", "8000", "--hf-token=***", "-m", "/x")
     assert redact_argv(argv) == masked
+
+
+def test_hostile_text_takes_linear_time() -> None:
+    def cost(text: str) -> float:
+        started = time.perf_counter()
+        redact(text)
+        return time.perf_counter() - started
+
+    pieces = (
+        "a-",
+        "a_",
+        "key=[",
+        "key='",
+        "api_key=",
+        "--api-key ",
+        "eyJ-",
+        "bearer ",
+        "://a:",
+        "authorization: ",
+        "@",
+    )
+    for piece in pieces:
+        small = min(cost("api_key " + piece * 500) for _ in range(3))
+        large = cost("api_key " + piece * 5_000)
+        assert large < 40 * max(small, 1e-4), piece

@@ -38,6 +38,6 @@ $(PY):
 
 $(VENV)/%.stamp: requirements/%.lock pyproject.toml | $(PY)
 	@echo "installing $< into $(VENV)"
-	@$(PIP) install --quiet --require-hashes -r $<
-	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
+	@$(PIP) install -qq --require-hashes -r $<
+	@$(PIP) install -qq --no-deps --no-build-isolation --no-index -e .
 	@touch $@

@@ -12,9 +12,11 @@ from pathlib import Path
 import docker
 import psutil
 
+from tests.real import parts
 from tests.support.wait import wait_until
 
 STOP_S = 60
+ENTRYPOINT = 'ENTRYPOINT ["/usr/bin/llama-server"]'
 
 
 class RealDocker:
@@ -95,3 +97,9 @@ class RealDocker:
             left.terminate()
             left.wait(20)
         file.unlink()
+
+
+def import_llama(engine: RealDocker, repository: str) -> None:
+    with contextlib.closing(docker.DockerClient(base_url=engine.url, timeout=120)) as client:
+        tar = str(parts.llama_tar())
+        client.api.import_image_from_file(tar, repository=repository, tag="1", changes=[ENTRYPOINT])

@@ -14,10 +14,10 @@ import pytest
 
 from tests.real import netns, parts
 from tests.real.docker_engine import RealDocker as RealDocker
+from tests.real.docker_engine import import_llama
 from tests.support.wait import wait_until
 
 REGISTRY = "127.0.0.1:5000"
-ENTRYPOINT = 'ENTRYPOINT ["/usr/bin/llama-server"]'
 
 
 def need_netns() -> None:
@@ -55,12 +55,6 @@ def registry(short_tmp: Path) -> Iterator[str]:
     yield REGISTRY
     process.terminate()
     process.wait(20)
-
-
-def import_llama(engine: RealDocker, repository: str) -> None:
-    with contextlib.closing(docker.DockerClient(base_url=engine.url, timeout=120)) as client:
-        tar = str(parts.llama_tar())
-        client.api.import_image_from_file(tar, repository=repository, tag="1", changes=[ENTRYPOINT])
 
 
 @pytest.fixture(scope="session")

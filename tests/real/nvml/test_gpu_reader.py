@@ -13,13 +13,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from stub_nvml import SONAME, State, build, uuid
 
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.core.box import MIB, Gpu, GpuSnapshot
 from anvil_tui.core.gpu_wire import snapshot_from_json
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.vram import fit, gpus_free
+from tests.real.nvml.stub_nvml import SONAME, State, build, uuid
 
 Readings = Reading[GpuSnapshot]
 

@@ -1,0 +1,1 @@
+"""Stand-ins that let a Docker Engine without a GPU take GPU requests."""

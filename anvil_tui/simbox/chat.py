@@ -18,6 +18,7 @@ from anvil_tui.simbox.http import Cut, Reply, json_reply
 if TYPE_CHECKING:
     from anvil_tui.simbox.engine import Engine
 
+LONG_PROMPT_TOKENS = 4096  # warm-up covers shorter prompts; kernels for longer ones come with the first of them
 CHUNK_WALL_S = 0.004  # shorter than this between chunks, an event loop cannot pace
 
 
@@ -244,7 +245,8 @@ async def _generate(engine: Engine, job: Job) -> AsyncGenerator[list[tuple[str, 
 
 async def _prefill(engine: Engine, job: Job) -> None:
     rate = engine.profile.prefill_rate(job.prompt_tokens)
-    engine.touch("kernels")
+    if job.images or job.prompt_tokens >= LONG_PROMPT_TOKENS:
+        engine.touch("kernels")
     if job.images:
         engine.touch("media")
     await engine.unwedged.wait()

@@ -181,7 +181,7 @@ class Engine:
         self.board.hold(self.seat.holder, mib)
 
     def touch(self, what: str) -> None:
-        """Lazy allocations: kernels with the first request, media with the first image."""
+        """Lazy allocations: kernels with the first long prompt, media with the first image."""
         self._touched.add(what)
         extra = {"kernels": self.profile.kernels_mib, "media": self.profile.media_mib}
         self.hold(self.full_mib + sum(extra[t] for t in self._touched))

@@ -458,6 +458,9 @@ def test_memory_follows_load_kernels_media_and_release(bench: Bench) -> None:
     assert seen.capacity is not None and seen.capacity.tokens == 393_216 and seen.context_tokens == 393_216
     assert "max_total_num_tokens=393216, chunked_prefill_size=4096" in bench.log(made)
     until(lambda: bench.free() == [3_351, 3_351], "idle, as on record")
+    chat(port, "Reply with exactly the single word: pong").raise_for_status()
+    chat(port, "word " * 5000).raise_for_status()
+    until(lambda: bench.free() == [3_101, 3_101], "kernels for long prompts")
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     ask = {"role": "user", "content": [{"type": "text", "text": "What is on it?"}, picture]}
     httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json={"messages": [ask]}).raise_for_status()

@@ -56,9 +56,8 @@ class Driver:
         await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
-        for key in keys:
-            await self.pilot.press(key)
-            await self.pilot.pause()
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
 
     async def type(self, text: str) -> None:
         await self.press(*("minus" if ch == "-" else ch for ch in text))

@@ -52,8 +52,8 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
     AUTO_FOCUS = ""
     BINDINGS = [
         Binding("escape", "cancel", show=False),
-        Binding("tab,right", "app.focus_next", show=False),
-        Binding("shift+tab,left", "app.focus_previous", show=False),
+        Binding("tab,right", "step(1)", show=False),
+        Binding("shift+tab,left", "step(-1)", show=False),
         Binding("up,k", "scroll(-1)", show=False),
         Binding("down,j", "scroll(1)", show=False),
         Binding("pageup", "scroll(-10)", show=False),
@@ -140,6 +140,13 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
     def _typing(self) -> None:
         self.note = ""
         self._say()
+
+    def action_step(self, by: int) -> None:
+        """Cancel, what is to be typed, the deed: in this order."""
+        stops = [*self.query("#cancel"), *self.query(Input), *self.query("#yes").results(Button)]
+        able = [w for w in stops if not w.disabled]
+        at = able.index(self.focused) if self.focused in able else -1
+        able[(at + by) % len(able)].focus()
 
     def action_scroll(self, by: int) -> None:
         self.query_one(Body).move(by)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from anvil_tui.cli.launch import spawn, start
 from anvil_tui.cli.wiring import box_of, open_probes
@@ -55,8 +56,9 @@ def open_console(args: argparse.Namespace) -> int:
     box = box_of(args)
     service = Service(box, open_probes(box, read_only=args.read_only), None if args.read_only else Deeds(box))
     from anvil_tui.ui.app import run
+    from anvil_tui.ui.seams import ConsoleOptions
 
     try:
-        return run(service, ascii_only=args.ascii)
+        return run(service, ConsoleOptions(crash_dir=Path(box.directory) / "state", ascii=args.ascii or None))
     finally:
         service.end()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
@@ -50,6 +51,8 @@ PLACEHOLDERS = (
     "port", "served_name", "context", "total_context", "max_output", "concurrency", "tensor_parallel", "images",
     "videos", "kv_type", "model", "draft",
 )  # fmt: skip
+ALIASES = "{aliases}"
+"""An argument of its own: becomes one argument an alias, for engines that refuse a name they were not told."""
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
 _BRACED = re.compile(r"\{(\w+)\}")
 
@@ -147,7 +150,7 @@ class Launch(Table):
             f"argv[{n}] holds {{{name}}}{_nearest(name)}; known placeholders: {', '.join(PLACEHOLDERS)}"
             for n, arg in enumerate(self.argv)
             for name in _BRACED.findall(arg)
-            if name not in PLACEHOLDERS
+            if name not in PLACEHOLDERS and arg != ALIASES
         ]
         if secrets or typos:
             raise ValueError("\n".join(secrets + typos))
@@ -339,9 +342,9 @@ class Recipe(Table):
         facts = self.model_dump(mode="json", exclude=notes, exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def filled_argv(self, port: int) -> tuple[str, ...]:
+    def filled_argv(self, port: int, aliases: Iterable[str] = ()) -> tuple[str, ...]:
         """argv with the typed fields in place of their `{names}`. `total_context` is context times concurrency,
-        for engines that divide one figure among their slots."""
+        for engines that divide one figure among their slots; `{aliases}` are `served_aliases` and the role's."""
         limits, draft = self.envelope, self.speculation.draft if self.speculation else None
         values = (
             port, self.served_name, limits.context_tokens, limits.context_tokens * limits.concurrency,
@@ -349,4 +352,7 @@ class Recipe(Table):
             self.kv.type, self.model.path, draft.path if draft else "",
         )  # fmt: skip
         names = dict(zip(PLACEHOLDERS, values, strict=True))
-        return tuple(_BRACED.sub(lambda m: str(names[m[1]]), arg) for arg in self.launch.argv)
+        also = dict.fromkeys((*self.served_aliases, *aliases))
+        filled = ((*also,) if arg == ALIASES else (_BRACED.sub(lambda m: str(names[m[1]]), arg),)
+                  for arg in self.launch.argv)  # fmt: skip
+        return tuple(arg for args in filled for arg in args)

@@ -48,13 +48,14 @@ def created(run: Run, step: Step) -> Seen | None:
 
 
 def create(run: Run, step: Step) -> None:
-    recipe, launch = run.recipe(step.args), run.recipe(step.args).launch
+    recipe, role = run.recipe(step.args), run.box.workspace.role(step.args["role"])
+    launch = recipe.launch
     mounts = tuple((run.box.mount_source(m.source), m.target, m.read_only) for m in launch.mounts)
     run.controls.containers.create(
         ContainerSpec(
             name=f"anvil-{recipe.id}-{run.operation.split('-')[0][4:].lower()}",
             image_ref=recipe.image.ref,
-            argv=recipe.filled_argv(step.args["port"]),
+            argv=recipe.filled_argv(step.args["port"], role.aliases if role else ()),
             entrypoint=launch.entrypoint,
             env=launch.env,
             mounts=mounts,

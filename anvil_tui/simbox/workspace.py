@@ -140,7 +140,7 @@ def create_body(recipe: Recipe, port: int, uuids: Mapping[str, str]) -> dict[str
     requests = [{"Driver": "nvidia", "Count": 0, "DeviceIDs": gpus, "Capabilities": [["gpu"]], "Options": {}}]
     return {
         "Image": recipe.image.ref,
-        "Cmd": list(recipe.filled_argv(port)),
+        "Cmd": list(recipe.filled_argv(port, ALIASES)),
         "Entrypoint": list(launch.entrypoint) or None,
         "Env": [f"{k}={v}" for k, v in launch.env.items()],
         "StopTimeout": launch.stop_grace_s,

@@ -1,7 +1,8 @@
 """Clients that stream through the gateway and never stop, in a process of their own.
 
-Every answer must be complete and wholly from one engine: all chunks of a stream name one model, and the
-gateway's header names one backend. `ClientLoop` starts and ends the process and reads what it wrote.
+Every answer must be complete and wholly from one engine: all chunks of a stream name one model and one
+fingerprint, and the gateway's header names the backend. One JSON line an answer: n, backend, model, error, ms.
+`ClientLoop` starts and ends the process and reads what it wrote; a loop that ended by itself is an error too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,40 +38,41 @@ def ask(bind: str, key: str, number: int) -> dict[str, Any]:
         connection.request("POST", PATHS[number % 2], json.dumps(body), headers)
         answer = connection.getresponse()
         row["backend"] = answer.getheader("x-anvil-backend", "")
-        row["error"] = read(answer, row) if answer.status == 200 else f"status {answer.status}: {answer.read(300)!r}"
-    except (OSError, http.client.HTTPException) as why:
+        row["error"] = whole(answer, row) if answer.status == 200 else f"{answer.status}: {answer.read(300)!r}"
+    except (OSError, http.client.HTTPException, ValueError) as why:
         row["error"] = f"{type(why).__name__}: {why}"
     finally:
         connection.close()
     return row | {"ms": round((time.monotonic() - began) * 1000, 1)}
 
 
-def read(answer: http.client.HTTPResponse, row: dict[str, Any]) -> str:
-    models, finished, done = set(), "", False
-    for raw in answer:
-        line = raw.decode().strip()
+def whole(answer: http.client.HTTPResponse, row: dict[str, Any]) -> str:
+    """What is wrong with a stream; "" for a complete answer of one engine."""
+    engines, finished, done = set(), "", False
+    for line in (raw.decode().strip() for raw in answer):
         if not line.startswith("data:"):
             continue
-        data = line[5:].strip()
+        data = line.removeprefix("data:").strip()
         if data == "[DONE]":
             done = True
-            break
+            continue
         chunk = json.loads(data)
         if "error" in chunk:
             return f"error in the stream: {chunk['error']}"
-        models.add(f"{chunk.get('model')}|{chunk.get('system_fingerprint')}")
+        engines.add((chunk.get("model"), chunk.get("system_fingerprint")))
         for choice in chunk.get("choices", ()):
             finished = choice.get("finish_reason") or finished
-    row["model"] = "+".join(sorted(models))
-    if len(models) != 1:
-        return f"chunks of {len(models)} engines in one answer"
+    row["model"] = "+".join(sorted(str(model) for model, _ in engines))
+    if len(engines) != 1 or not row["backend"]:
+        return f"chunks of {len(engines)} engines in one answer from backend {row['backend']!r}"
     return "" if done and finished else f"broke off (done {done}, finish {finished!r})"
 
 
-def main(bind: str, key_file: str, out: str) -> None:
+def main(bind: str, key_file: str, out: str, max_s: float = MAX_S) -> int:
+    """0 when it was told to stop; 1 when it came to one of its bounds."""
     key, stop, lock = Path(key_file).read_text().strip(), threading.Event(), threading.Lock()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    until = time.monotonic() + MAX_S
+    until = time.monotonic() + float(max_s)
     with Path(out).open("a", buffering=1) as file:
 
         def work(first: int) -> None:
@@ -81,26 +84,25 @@ def main(bind: str, key_file: str, out: str) -> None:
                 number += WORKERS
                 stop.wait(0.05)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(WORKERS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for worker in [pool.submit(work, n) for n in range(WORKERS)]:
+                worker.result()
+    return 0 if stop.is_set() else 1
 
 
 class ClientLoop:
     """`errors()` and `answers()` are complete once the block has ended."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, max_s: float = MAX_S) -> None:
         from anvil_tui.adapters.toml_files import load_workspace
 
         self._bind = load_workspace(workspace).gateway.bind
         self._out = workspace / "state" / f"clients-{time.monotonic_ns()}.ndjson"
-        self._key = workspace / "state" / "client.key"
+        self._key, self._max_s = workspace / "state" / "client.key", max_s
 
     def __enter__(self) -> ClientLoop:
-        argv = [sys.executable, "-m", "tests.real.client_loop", self._bind, str(self._key), str(self._out)]
-        self._process = subprocess.Popen(argv)
+        given = (self._bind, str(self._key), str(self._out), str(self._max_s))
+        self._process = subprocess.Popen([sys.executable, "-m", "tests.real.client_loop", *given])
         return self
 
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -109,19 +111,22 @@ class ClientLoop:
 
     def rows(self) -> list[dict[str, Any]]:
         text = self._out.read_text() if self._out.exists() else ""
-        return [json.loads(line) for line in text.splitlines()]
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def answers(self) -> list[dict[str, Any]]:
         return [r for r in self.rows() if not r["error"]]
 
     def errors(self) -> list[dict[str, Any]]:
-        return [r for r in self.rows() if r["error"]]
+        found = [r for r in self.rows() if r["error"]]
+        if self._process.poll():
+            found.append({"error": f"the client loop ended with {self._process.returncode}, its clients stopped"})
+        return found
 
     def wait_answers(self, more: int) -> None:
         """Until the clients got this many further answers (errors count as rows, and are asserted later)."""
         have = len(self.rows())
-        wait_until(lambda: len(self.rows()) >= have + more, f"{more} more answers", 60)
+        wait_until(lambda: len(self.rows()) >= have + more or self._process.poll(), f"{more} more answers", 60)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))  # type: ignore[arg-type]

@@ -155,9 +155,9 @@ class OperationFolders:
             return None
         plan = self.plan(folder.name)
         intent = plan.get("intent", {})
-        return OperationView(
-            folder.name, intent.get("verb", "?"), plan.get("title", "?"), plan.get("hash", ""), torn=trouble
-        )
+        verb = intent.get("verb", "?")
+        target = plan.get("title", "?").removeprefix(f"{verb} ")
+        return OperationView(folder.name, verb, target, plan.get("hash", ""), torn=trouble)
 
     def save(self, operation: str, name: str, text: str) -> str:
         kept = self._redact(text)

@@ -98,7 +98,7 @@ def _follow(args: argparse.Namespace, box: Box, operation: str, mode: Mode) -> i
     if args.json:
         print(json.dumps(asdict(view), default=str))
     else:
-        print(f"{view.outcome}: {view.target}" + (f" — {view.why}" if view.why else ""))
+        print(f"{view.outcome}: {view.kind} {view.target}" + (f" — {view.why}" if view.why else ""))
         for left in view.residue:
             print(f"left: {left}")
     return 3 if view.why.startswith("refused before step 1") else EXIT[view.outcome]
@@ -131,7 +131,7 @@ def _list(args: argparse.Namespace, box: Box) -> int:
         print(json.dumps([asdict(v) | {"state": v.state} for v in views], default=str))
         return 0
     for v in views:
-        print(f"{v.id}  {v.state:12} {v.target}" + (f" — {v.why}" if v.why else ""))
+        print(f"{v.id}  {v.state:12} {v.kind} {v.target}" + (f" — {v.why}" if v.why else ""))
     return 0
 
 
@@ -140,7 +140,7 @@ def _show_operation(args: argparse.Namespace, box: Box, view: OperationView) -> 
     if args.json:
         print(json.dumps(asdict(view) | {"state": view.state}, default=str))
         return 0
-    print(f"{view.id}  {view.state}  {view.target}")
+    print(f"{view.id}  {view.state}  {view.kind} {view.target}")
     for s in (*view.steps, *view.undo_steps):
         print(f"  {s.state:8} {s.name:18} {s.title}" + (f" — {s.note}" if s.note else ""))
     for g in view.gates:

@@ -92,7 +92,7 @@ def _remove_kept(d: Draft) -> None:
     for name, held in d.facts.record.roles.items():
         if serve.container_id in (held.incumbent, *held.rollback):
             d.refuse(f"{serve.recipe_id} ({serve.container_id[:12]}) is the way back of role {name}: it is kept")
-    d.title = f"remove the stopped container of {serve.recipe_id} ({serve.container_id[:12]})"
+    d.title = f"unload: remove the stopped container of {serve.recipe_id} ({serve.container_id[:12]})"
     d.decide("it is stopped and nothing refers to it")
     d.step("remove", "remove", "remove the container", 60, container=serve.container_id)
     d.step("record", "record", "forget the serve", 30, forget=serve.container_id)

@@ -39,14 +39,14 @@ def plan_promote(d: Draft) -> None:
 def plan_rollback(d: Draft) -> None:
     role = d.facts.role(d.intent.role)
     old, ladder = d.facts.incumbent(role), d.ladder(role)
-    d.title = f"roll back {role.name}"
+    d.title = f"rollback {role.name}"
     if not ladder:
         d.target(role=role.name)
         return d.refuse(f"{role.name} has no rollback: nothing was promoted over an earlier serve")
     back = d.facts.record.serves[ladder[0]]
     recipe = d.exact(back)
     suite = d.facts.suite(d.intent.suite or back.qualified_suite or recipe.suite)
-    d.title = f"roll back {role.name} to {back.recipe_id} ({back.container_id[:12]})"
+    d.title = f"rollback {role.name} to {back.recipe_id} ({back.container_id[:12]})"
     d.target(role=role.name, serve=back, suite=suite)
     seen = d.facts.container(back)
     if seen is None:

@@ -97,7 +97,7 @@ def _begin_data(operation: str, made: Plan) -> dict[str, Any]:
     return {
         "op": operation,
         "kind": made.intent.verb,
-        "target": made.title,
+        "target": made.title.removeprefix(f"{made.intent.verb} "),
         "role": made.facts.get("role", ""),
         "plan_hash": made.hash,
         "reason": made.intent.reason,

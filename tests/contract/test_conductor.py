@@ -517,22 +517,25 @@ def test_a_needle_is_recalibrated_and_an_unmeasured_one_is_unverified(bench: Cal
         """Counts long prompts lower than the short ones promised."""
         reply = good(seen)
         if len(asked(seen)) > 6000:
-            return [
-                re.sub(
-                    rb'"prompt_tokens": (\d+)', lambda m: b'"prompt_tokens": %4d' % (int(m[1]) * 7 // 10), reply[0]
-                )
-            ]  # type: ignore[arg-type]
+            body = reply[0]
+            assert isinstance(body, bytes)
+            fewer = re.sub(
+                rb'"prompt_tokens": (\d+)', lambda m: b'"prompt_tokens": %4d' % (int(m[1]) * 7 // 10), body
+            )
+            return [fewer]
         return reply
 
     result = only(bench, bends, {"kind": "needle", "prompt_tokens_at_least": 2000})
     assert result.verdict is Verdict.PASSED
     assert (result.observations[-1].prompt_tokens or 0) >= 2000
     assert len(result.observations) == 4, "two probes, one too short, one that holds"
-    silent = only(
-        bench,
-        lambda s: [re.sub(rb'"usage": \{', b'"usagE": {', good(s)[0])],
-        {"kind": "needle", "prompt_tokens_at_least": 2000},
-    )  # type: ignore[arg-type]
+
+    def mute(seen: Seen) -> Sequence[Step]:
+        body = good(seen)[0]
+        assert isinstance(body, bytes)
+        return [re.sub(rb'"usage": \{', b'"usagE": {', body)]
+
+    silent = only(bench, mute, {"kind": "needle", "prompt_tokens_at_least": 2000})
     assert silent.verdict is Verdict.UNVERIFIED
 
 

@@ -10,11 +10,14 @@ import pytest
 
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.core.chat import ChatAnswer, ChatRequest
-from tests.support.scripted import DONE, SSE_HEAD, Script, Scripted, answer, chunk, scripted
+from tests.support.scripted import DONE, SSE_HEAD, Script, Scripted, Step, answer, chunk, scripted
 
 STREAM = ChatRequest("m", ({"role": "user", "content": "hi"},), max_tokens=8, stream=True)
 PLAIN = ChatRequest("m", ({"role": "user", "content": "hi"},), max_tokens=8)
 WHOLE = {"model": "m", "choices": [{"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]}
+
+
+PING: list[Step] = [0.1, b": ping\n\n"]
 
 
 def ask(
@@ -89,7 +92,7 @@ def test_clean_end_of_file_after_a_finish_reason() -> None:
         ([CHUNKED, in_chunks(chunk(content="The answer is "), 9999)[:-5]], "truncated", "unclean"),
         ([SSE_HEAD, chunk(content="The answer is "), 0.1, "reset"], "truncated", "reset"),
         ([SSE_HEAD, chunk(content="The answer is "), "hold"], "timeout", "idle"),
-        ([SSE_HEAD, chunk(content="The answer is "), *[0.1, b": ping\n\n"] * 30], "timeout", "deadline"),
+        ([SSE_HEAD, chunk(content="The answer is "), *PING * 30], "timeout", "deadline"),
     ],
 )  # fmt: skip
 def test_a_cut_stream_is_no_success_and_its_cause_is_named(script: Script, error: str, code: str) -> None:
@@ -99,11 +102,11 @@ def test_a_cut_stream_is_no_success_and_its_cause_is_named(script: Script, error
 
 
 def test_heartbeats_reset_the_idle_limit_but_not_the_deadline() -> None:
-    beats = [SSE_HEAD, *[0.1, b": ping\n\n"] * 6]
+    beats = [SSE_HEAD, *PING * 6]
     got = asked([*beats, chunk(content="ok"), chunk(finish="stop"), DONE], idle_s=0.4)
     assert (got.content, got.error) == ("ok", None)
     assert got.ttft_any_s is not None and got.ttft_any_s >= 0.6
-    late = asked([SSE_HEAD, *[0.1, b": ping\n\n"] * 30], timeout_s=0.5, idle_s=0.4)
+    late = asked([SSE_HEAD, *PING * 30], timeout_s=0.5, idle_s=0.4)
     assert (late.error, late.error_code, late.ttft_any_s) == ("timeout", "deadline", None)
 
 
@@ -168,7 +171,8 @@ def test_a_proxy_that_refuses_before_the_body_is_through() -> None:
 def test_an_endless_line_and_a_slow_header_are_bounded() -> None:
     endless = asked([SSE_HEAD, b"data: " + b"x" * 5_000_000], timeout_s=5)
     assert (endless.error, endless.error_code) == ("malformed", "too_large")
-    drip = asked([b"HTTP/1.1 200 OK\r\n", *[0.1, b"X"] * 40], timeout_s=0.6)
+    letter: list[Step] = [0.1, b"X"]
+    drip = asked([b"HTTP/1.1 200 OK\r\n", *letter * 40], timeout_s=0.6)
     assert (drip.error, drip.error_code) == ("timeout", "deadline")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.real.client_loop import ClientLoop
 pytestmark = [pytest.mark.real, pytest.mark.e2e]
 
 PRIMARY, OTHER = "smol-x4k", "smol-x8k"
-CASES = {
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "promote good": (PRIMARY, {"verb": "promote", "recipe": OTHER, "role": "primary", "suite": "quick"}),
     "promote bad": (PRIMARY, {"verb": "promote", "recipe": "smol-dead", "role": "primary", "suite": "quick"}),
     "rollback": (OTHER, {"verb": "rollback", "role": "primary", "suite": "quick"}),
@@ -50,7 +51,7 @@ class KillRig:
         self.start, self.intent = CASES[case]
         self.former = ""
 
-    def run(self, intent: dict[str, object], kill_at: str = "") -> dict[str, object]:
+    def run(self, intent: dict[str, Any], kill_at: str = "") -> dict[str, Any]:
         made = self.worker.call("plan", workspace=str(self.box.dir), intent=intent)
         assert "operation" in made, made
         self.operation = made["operation"]
@@ -84,7 +85,7 @@ class KillRig:
         mode = "resume" if decision == "forward" else recover
         ended = self.worker.call("operate", workspace=str(self.box.dir), operation=self.operation, mode=mode)
         expected = goal if decision == "forward" else before
-        outcome = {0: "done", 1: "undone", 5: "halted"}.get(ended.get("exit"), str(ended))  # type: ignore[call-overload]
+        outcome = {0: "done", 1: "undone", 5: "halted"}.get(ended.get("exit", -1), str(ended))
         row = Row(self.case, point, mode, decision, outcome, True)
         row.right, row.why = self._judge(expected, outcome, "done" if decision == "forward" else "undone")
         return row
@@ -110,7 +111,7 @@ def test_every_kill_point_ends_as_the_journal_decided(
 ) -> None:
     made = rig(case)
     made.reset()
-    points = distinct(list(made.run(made.intent)["points"]))  # type: ignore[call-overload]
+    points = distinct(list(made.run(made.intent)["points"]))
     assert len(points) >= 20
     rows = []
     with ClientLoop(made.box.dir) as clients:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -59,7 +60,7 @@ def _serve() -> None:
 
 
 def _child(job: dict[str, Any], answer: Path) -> None:
-    jobs = {"plan": _plan, "operate": _operate}
+    jobs: dict[str, Callable[..., dict[str, Any]]] = {"plan": _plan, "operate": _operate}
     try:
         answer.write_text(json.dumps(jobs[job.pop("job")](**job)))
     except BaseException as why:  # the parent reports it as this job's failure

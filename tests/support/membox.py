@@ -6,6 +6,7 @@ no Exception, so nothing in the product can catch it).
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import hashlib
 import re
@@ -132,7 +133,7 @@ class Docker:
     def pull(self, ref: str, on_progress: Callable[[str], None]) -> None:
         raise EffectFailed("not needed")
 
-    def running(self) -> list[Container]:
+    def running(self) -> builtins.list[Container]:
         return [c for c in self.all.values() if c.running]
 
     def on_port(self, port: int) -> Container | None:

@@ -8,7 +8,7 @@ import pytest
 
 from anvil_tui.core.errors import Refused
 from anvil_tui.core.journal import fold
-from anvil_tui.service.operation import prepare
+from anvil_tui.service.operation import Mode, prepare
 from tests.support.membox import World, recipe
 
 
@@ -99,12 +99,13 @@ def _kill_everywhere(tmp: Path, exclusive: bool, bad: bool) -> None:
     assert len(points) > 20
     assert any("gateway:between" in p for p in points) == (exclusive or not bad)
     for number, point in enumerate(points):
-        for recover in ("resume", "undo"):
+        recovers: tuple[Mode, Mode] = ("resume", "undo")
+        for recover in recovers:
             world = fresh(f"{number}-{recover}")
             assert world.do("promote", kill_at=point, recipe="b") == "killed"
             world.gate.restart()
             forward = world.decision() == "forward"
-            ended = world.operate("resume" if forward else recover)  # type: ignore[arg-type]
+            ended = world.operate("resume" if forward else recover)
             expected = "b" if forward else "a"
             assert ended == ("done" if forward else "undone"), point
             assert (world.serving(), world.incumbent(), len(world.docker.running())) == (expected, expected, 1), (

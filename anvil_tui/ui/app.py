@@ -29,7 +29,7 @@ from anvil_tui.ui.screens.listing import Recipes
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
 from anvil_tui.ui.text import literal
-from anvil_tui.ui.theme import ANVIL, MONO, PLAIN
+from anvil_tui.ui.theme import ANVIL
 from anvil_tui.ui.widgets.strips import Strips
 
 USAGE = 2
@@ -45,8 +45,9 @@ class Console(App[int], inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [(0, "-tiny-h"), (17, "-short"), (30, "-tall"), (50, "-huge")]
 
     def __init__(self, service: ConsoleService, options: ConsoleOptions, *, autopump: bool = True) -> None:
-        plain = os.environ.get("NO_COLOR") is not None
-        super().__init__()
+        # Textual's grey filter still writes colour codes; with native ANSI colours it takes one that writes none.
+        self.plain = "NO_COLOR" in os.environ
+        super().__init__(ansi_color=True if self.plain else None)
         self.service, self.options = service, options
         self.world: World = service.store.world
         self.view = View(zone=UTC if options.utc else None)
@@ -60,13 +61,12 @@ class Console(App[int], inherit_bindings=False):
         self._autopump = autopump
         self._followed: str | None = None
         self.register_theme(ANVIL)
-        self.register_theme(PLAIN)
-        self.theme = MONO if plain else "anvil"
+        self.theme = ANVIL.name
         Strips.ascii_only = terminal.needs_ascii(os.environ) if options.ascii is None else options.ascii
 
     def on_mount(self) -> None:
         self.set_class(Strips.ascii_only, "-ascii")
-        self.set_class(self.theme == MONO, "-mono")
+        self.set_class(self.plain, "-mono")
         self.bridge = Bridge(self.service.store, self.post_message, self._backlog)
         self.push_screen(Overview())
         self.call_after_refresh(lambda: threading.Thread(target=self.service.begin, daemon=True).start())

@@ -26,30 +26,3 @@ ANVIL = Theme(
         "input-cursor-foreground": "#0f1317",
     },
 )
-# NO_COLOR: Textual's own grey filter still writes colour codes, the ansi theme writes none.
-MONO = "anvil-mono"
-PLAIN = Theme(
-    name=MONO,
-    ansi=True,
-    primary="ansi_default",
-    secondary="ansi_default",
-    accent="ansi_default",
-    success="ansi_default",
-    warning="ansi_default",
-    error="ansi_default",
-    foreground="ansi_default",
-    background="ansi_default",
-    surface="ansi_default",
-    panel="ansi_default",
-    boost="ansi_default",
-    dark=True,
-    variables={
-        "dim": "ansi_default",
-        "faint": "ansi_default",
-        "strong": "ansi_default",
-        "cursor": "ansi_default",
-        "input-cursor-background": "ansi_default",
-        "input-cursor-foreground": "ansi_default",
-        "input-cursor-text-style": "reverse",
-    },
-)

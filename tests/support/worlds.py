@@ -128,7 +128,8 @@ def trail(moved_at_s: float) -> Trail:
 
 @cache
 def recipe_files() -> tuple[RecipeFile, ...]:
-    return load_recipes(ROOT / "recipes")
+    """Copies of the shipped recipes, so that a picture changes only when the console does."""
+    return load_recipes(ROOT / "tests" / "fixtures" / "recipes")
 
 
 def alien(number: int = 0, name: str = "stray") -> Container:

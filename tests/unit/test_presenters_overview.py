@@ -185,7 +185,9 @@ class TestCapacity:
         assert "n/a" in text
 
     def test_nothing_runs(self) -> None:
-        assert "n/a: no engine runs" in said(capacity.panel, worlds.empty())
+        assert "unknown: containers were not read" in said(capacity.panel, worlds.empty())
+        read = replace(worlds.empty(), containers=Reading.known((), worlds.NOW_S, "docker"))
+        assert "n/a: no engine runs" in said(capacity.panel, read)
 
 
 class TestServes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
+from anvil_tui.adapters.toml_files import load_recipes
 from anvil_tui.core.journal import StepView
 from anvil_tui.core.plan import Intent
 from anvil_tui.core.reading import Reading
@@ -187,10 +189,12 @@ class TestRecipes:
         detail = recipes.detail_panel(world, replace(VIEW, recipe="recipes/x.toml"), 57, 30)
         assert "do you mean engine?" in words(detail).replace("\n", " ")
 
-    @pytest.mark.parametrize("name", sorted(worlds.recipes()))
-    def test_every_shipped_recipe_is_shown_whole(self, name: str) -> None:
-        panel = recipes.detail_panel(worlds.calm(), replace(VIEW, recipe=name), 57, 30)
-        recipe = worlds.recipes()[name]
+    @pytest.mark.parametrize("file", load_recipes(worlds.ROOT / "recipes"), ids=lambda f: Path(f.path).stem)
+    def test_every_shipped_recipe_is_shown_whole(self, file: RecipeFile) -> None:
+        recipe = file.recipe
+        assert recipe is not None, file.error
+        world = replace(worlds.calm(), recipes=(file,))
+        panel = recipes.detail_panel(world, replace(VIEW, recipe=recipe.id), 57, 30)
         joined = words(panel).replace("\n", "").replace(" ", "")
         assert recipe.served_name in joined
         assert recipe.image.ref in joined

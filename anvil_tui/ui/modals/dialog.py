@@ -77,7 +77,7 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
             yield Body(self.draw)
             yield Line(id="asked")
             if self.word or self.ask:
-                yield Input(self.text, compact=True, select_on_focus=False)
+                yield Input(self.text, placeholder="type here", compact=True, select_on_focus=False)
             with Horizontal(id="buttons"):
                 yield Button(Content("[ Close ]" if not self.yes else "[ Cancel ]"), id="cancel", compact=True)
                 if self.yes:

@@ -29,7 +29,9 @@ def focus(world: World, view: View) -> Serve | None:
 def panel(world: World, view: View, width: int, height: int) -> Panel:
     serve = focus(world, view)
     if serve is None:
-        return Panel("KV capacity", tuple(sentence("n/a: no engine runs.", width, "dim")))
+        known = world.containers.ok
+        words = "n/a: no engine runs." if known else "unknown: containers were not read."
+        return Panel("KV capacity", tuple(sentence(words, width, "dim")))
     note = state_note(serve.engine, world.now_s)
     title = f"KV capacity  {literal(serve.name, 120)}"
     engine = serve.engine.value

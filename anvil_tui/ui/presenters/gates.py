@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import GateView, OperationView
-from anvil_tui.core.times import span
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, facts, left, right, row, sentence
@@ -94,7 +93,7 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
     if operation is None or gate is None:
         return Panel("Gate", tuple(sentence("Choose a gate with the arrow keys.", width, "dim")))
     glyph, tone = mark(gate.verdict)
-    took = "n/a" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s ({span(gate.elapsed_s)})"
+    took = "n/a" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s"
     rows = facts(
         [
             ("gate", literal(gate.id)),

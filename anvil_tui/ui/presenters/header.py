@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anvil_tui.core.world import Lights, World
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, cut_row, joined, width_of
+from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, joined, spread, width_of
 from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
 from anvil_tui.ui.text import fit, literal
@@ -14,31 +14,33 @@ _ROOMY = 70
 
 
 def header(world: World, view: View, width: int) -> Row:
-    left = _box(world, width)
+    """What serves is the last thing to give way: a free lease, then words about problems go first."""
     clock = Cell(_clock(world, view, width) + " ", "dim")
-    room = width - width_of(left) - width_of([clock]) - 3
-    serving = _serving(world, room)
-    gap = width - width_of(left) - width_of(serving) - width_of([clock])
+    for brief in (0, 1, 2):
+        left = _box(world, width, brief)
+        room = width - width_of([*left, clock]) - 3
+        serving = _serving(world, room)
+        if serving:
+            break
+    gap = width - width_of([*left, *serving, clock])
     if gap < 1:
-        return Row(cut_row((*left, Cell(" "), clock), width))
-    before = max(2, gap // 2) if width >= 100 else 2
-    before = min(before, gap - 1)
+        return spread(left, [Cell(" "), clock], width)
+    before = min(max(2, gap // 2) if width >= 100 else 2, gap - 1)
     return Row((*left, Cell(" " * before), *serving, Cell(" " * (gap - before)), clock))
 
 
-def _box(world: World, width: int) -> list[Cell]:
+def _box(world: World, width: int, brief: int) -> list[Cell]:
     box = world.workspace.box
     kind: Tone = "warn" if box.kind == "production" else "dim"
     mode = Cell("READ-ONLY", "warn") if world.read_only else Cell("RW", "good")
     name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
     parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(box.kind.upper(), kind)], [mode]]
-    if world.lease or width >= _ROOMY:
+    if world.lease or (brief < 1 and width >= _ROOMY):
         parts.append(_lease(world))
     if world.problems:
-        parts.append(
-            [Cell(f"{glyphs.WARN} {len(world.problems)} problem{'s' * (len(world.problems) > 1)}", "warn")]
-        )
-    return [*name, *joined(parts, "  ")]
+        word = "" if brief > 0 else f" problem{'s' * (len(world.problems) > 1)}"
+        parts.append([Cell(f"{glyphs.WARN} {len(world.problems)}{word}", "warn")])
+    return [*name, *joined(parts[:2] if brief > 1 else parts, "  ")]
 
 
 def _lease(world: World) -> list[Cell]:
@@ -72,7 +74,8 @@ def _role(world: World, role: str, room: int) -> list[Cell]:
         lost = state_note(world.containers, world.now_s)
         recorded = world.record.serve_in(role)
         if lost or recorded:
-            return [head, Cell(f"{glyphs.ASK} UNKNOWN" if lost else f"{glyphs.BAD} GONE", "bad")]
+            unread: Tone = "dim" if world.containers.state == "unknown" else "bad"
+            return [head, Cell(f"{glyphs.ASK} UNKNOWN" if lost else f"{glyphs.BAD} GONE", unread)]
         return [head, Cell(f"{glyphs.OFF} nothing serves", "warn")]
     tone = PHASE_TONES[serve.phase]
     glyph = glyphs.BAD if tone == "bad" else glyphs.WAIT

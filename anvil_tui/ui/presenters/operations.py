@@ -24,6 +24,7 @@ from anvil_tui.ui.presenters.cells import (
 from anvil_tui.ui.text import clock, literal, seconds_since, stamp
 
 _STATES: dict[str, tuple[str, Tone]] = {
+    "planned": (glyphs.TODO_DOT, "faint"),
     "running": (glyphs.RUN, "accent"),
     "interrupted": (glyphs.WARN, "warn"),
     "done": (glyphs.DONE, "good"),

@@ -79,6 +79,8 @@ def _title(world: World, view: View, count: int) -> str:
 def _nothing(world: World, width: int) -> list[Row]:
     if world.serves:
         return sentence("No serve matches the filter: esc clears it.", width, "dim")
+    if world.containers.state == "unknown":
+        return sentence(f"unknown: containers {literal(world.containers.reason)}", width, "dim")
     if not world.containers.ok:
         return sentence("Containers cannot be read, so what runs is unknown.", width, "bad")
     return sentence("No serve yet. l loads one from a recipe.", width, "dim")

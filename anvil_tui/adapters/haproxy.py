@@ -93,11 +93,11 @@ class _Runtime:
         """The listening worker first; None for each that did not answer, also when nobody can list them."""
         own = self._worker(self.ask)
         try:
-            return [own, *(self._old(old) for old in self.left_behind(pid))]
+            return [own, *(self.old_worker(old) for old in self.left_behind(pid))]
         except Unreachable:
             return [own, None]
 
-    def _old(self, pid: int) -> _Worker | None:
+    def old_worker(self, pid: int) -> _Worker | None:
         """One that ended while it was asked has nothing in hand any more."""
         try:
             return self._worker(lambda text: sock.ask(self.paths.master, f"@!{pid} {text}"))
@@ -239,20 +239,31 @@ class HaproxyControl:
         """In every worker; done when none of the requests found is left. Later arrivals are not touched."""
         if all(s.name != backend for r in self._roles for s in r.slots):
             raise Refused(f"{backend} is no slot of anvil.toml")
-        cli, master = self._paths.cli, self._paths.master
         old = self._runtime.left_behind(int(self._runtime.info()["Pid"]))
-        ways = [(cli, ""), *((master, f"@!{pid} ") for pid in old)]
-        return sum(self._sever_in(path, prefix, backend) for path, prefix in ways)
+        return self._sever_live(backend) + sum(self._sever_old(pid, backend) for pid in old)
 
-    def _sever_in(self, path: Path, prefix: str, backend: str) -> int:
-        before = _load(path, prefix, backend)
-        sock.command(path, f"{prefix}shutdown sessions server {backend}/{SERVER}")
-        deadline = time.monotonic() + _PATIENCE_S
-        while (now := _load(path, prefix, backend)).in_flight > now.total - before.total:
-            if time.monotonic() >= deadline:
-                raise EffectFailed(f"{now.in_flight} requests on {backend} go on after they were cut")
-            time.sleep(_POLL_S)
+    def _sever_live(self, backend: str) -> int:
+        cli = self._paths.cli
+        before = _load(cli, backend)
+        sock.command(cli, f"shutdown sessions server {backend}/{SERVER}")
+        _wait_gone(lambda: _left(before, _load(cli, backend)), backend)
         return before.in_flight
+
+    def _sever_old(self, pid: int, backend: str) -> int:
+        """A worker that no longer listens refuses the command for a whole server; it gets no new requests, so
+        the ids it lists stay those of the same requests."""
+        master, prefix = self._paths.master, f"@!{pid} "
+        found = sock.requests(sock.ask(master, f"{prefix}show sess"), backend)
+        for each in found:
+            sock.ask(master, f"{prefix}shutdown session {each}")
+        _wait_gone(lambda: self._left_in(pid, backend), backend)
+        return len(found)
+
+    def _left_in(self, pid: int, backend: str) -> int | None:
+        worker = self._runtime.old_worker(pid)
+        if worker is None:
+            return None
+        return worker.loads[backend].in_flight if backend in worker.loads else 0
 
     def install(self) -> bool:
         """True also when files were as wanted and only the running process had to follow them."""
@@ -337,9 +348,24 @@ class HaproxyControl:
                 raise EffectFailed(f"slot {slot.name} runs at {found.get(slot.name)}, not at port {slot.port}")
 
 
-def _load(path: Path, prefix: str, backend: str) -> sock.Load:
+def _left(before: sock.Load, now: sock.Load) -> int:
+    """How many of the requests of `before` are surely still there: more are in flight than came since."""
+    return max(0, now.in_flight - (now.total - before.total))
+
+
+def _wait_gone(left: Callable[[], int | None], backend: str) -> None:
+    """A worker on its way out does not answer for a moment: unknown is asked again, and is never success."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while (count := left()) != 0:
+        if time.monotonic() >= deadline:
+            many = "an unknown number of" if count is None else count
+            raise EffectFailed(f"{many} requests on {backend} go on after they were cut")
+        time.sleep(_POLL_S)
+
+
+def _load(cli: Path, backend: str) -> sock.Load:
     """EffectFailed when the counts cannot be read: what cannot be counted is not called cut."""
     try:
-        return sock.loads(sock.ask(path, f"{prefix}show stat"))[backend]
+        return sock.loads(sock.ask(cli, "show stat"))[backend]
     except (ValueError, KeyError) as why:
-        raise EffectFailed(f"{path}: requests on {backend} cannot be counted: {why}") from why
+        raise EffectFailed(f"{cli}: requests on {backend} cannot be counted: {why}") from why

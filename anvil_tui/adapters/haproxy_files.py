@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anvil_tui.adapters.files import revision, write_atomic
-from anvil_tui.adapters.haproxy_socket import make_socket_dir, socket_dir
+from anvil_tui.adapters.haproxy_socket import answers, make_socket_dir, socket_dir
 from anvil_tui.core.errors import BadFile, Refused
 from anvil_tui.core.gateway_config import (
     CONFIG_FILE,
@@ -77,8 +77,11 @@ def find_binary(settings: GatewaySettings) -> str:
 
 
 def run_argv(directory: Path, settings: GatewaySettings) -> list[str]:
-    """HAProxy in the foreground, as master and worker, for the workspace at `directory`."""
+    """HAProxy in the foreground, as master and worker, for the workspace at `directory`. Refused when it runs:
+    the second one could not bind, but would have taken the sockets of the first."""
     paths = Paths.of(directory, settings)
+    if answers(paths.master):
+        raise Refused(f"the gateway of {directory} runs already ({paths.master} answers)")
     master = f"{paths.master},mode,600"
     return [find_binary(settings), "-W", "-S", master, "-f", str(paths.config)]
 

@@ -60,6 +60,13 @@ def ask(path: Path, command: str, timeout_s: float = TIMEOUT_S) -> str:
         raise Unreachable(str(path), reason, time.monotonic() - start) from why
 
 
+def answers(path: Path) -> bool:
+    """Whether somebody listens at `path`."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(TIMEOUT_S)
+        return link.connect_ex(str(path)) == 0
+
+
 def _all(link: socket.socket, deadline_s: float) -> bytes:
     parts = []
     while part := link.recv(65536):
@@ -131,6 +138,11 @@ def oldest(text: str) -> dict[str, float]:
         if found := re.search(r" be=(\S+) .* age=(\S+)", line):
             ages[found[1]] = max(ages.get(found[1], 0.0), seconds(found[2]))
     return ages
+
+
+def requests(text: str, backend: str) -> list[str]:
+    """The ids of the requests of one backend, from `show sess`."""
+    return re.findall(rf"^(0x\w+): .* be={re.escape(backend)} ", text, re.MULTILINE)
 
 
 def seconds(text: str) -> float:

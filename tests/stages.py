@@ -50,8 +50,8 @@ STAGES = (
     _pytest("pty", "pty"),
     Stage("parts", (*PYTHON, "tests.real.parts", "smol", "qwen"), whole_environment=True),
     _pytest("contract", "contract", private=True),
-    _pytest("real", "real", private=True, deadline_s=600),
-    Stage("e2e", (*PYTHON, "pytest", "-q", "-s", "tests/e2e"), private=True, live=True, deadline_s=900),
+    _pytest("real", "real", private=True, deadline_s=900),
+    Stage("e2e", (*PYTHON, "pytest", "-q", "-s", "tests/e2e"), private=True, live=True, deadline_s=1500),
 )
 
 

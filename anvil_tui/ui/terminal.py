@@ -83,6 +83,8 @@ class Guard:
             yield
         finally:
             done.set()
+            if self.signal == signal.SIGHUP:
+                _let_go_of_streams()
             for number, handler in old.items():
                 signal.signal(number, handler)
 
@@ -115,6 +117,14 @@ class Guard:
                 termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
         _write_if_ready(self._fd, RESTORE)
         os._exit(code)
+
+
+def _let_go_of_streams() -> None:
+    """Output that is still buffered has nowhere to go; Python would end with 120 instead of our code."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
 
 
 def _write_if_ready(fd: int, data: bytes) -> None:

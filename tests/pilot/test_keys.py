@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from textual.geometry import Region
 from textual.widgets import Button, Input
 
 from anvil_tui.core.errors import Refused
@@ -307,6 +309,17 @@ class TestSelection:
             await c.dialog()
             assert c.deeds.intents == [Intent("unload", container_id=SERVING)]
 
+    async def test_two_worlds_before_the_move_is_handled_keep_the_neighbour(self, tmp_path: Path) -> None:
+        three = worlds.with_containers(worlds.calm(), worlds.alien(1), worlds.alien(2))
+        async with console(three, tmp_path) as c:
+            await c.press("down", "down")
+            assert c.pane("serves").cursor == worlds.alien(1).id
+            less = replace(three, serves=tuple(s for s in three.serves if s.container.id != worlds.alien(1).id))
+            for world in (less, replace(less, now_s=less.now_s + 0.1)):
+                c.pane("serves").show(world, c.app.view)
+            await c.publish(less)
+            assert c.pane("serves").cursor == worlds.alien(2).id == c.app.view.serve
+
     async def test_unchanged_data_paints_nothing(self, tmp_path: Path) -> None:
         async with console(worlds.calm(), tmp_path) as c:
             painted: list[object] = []
@@ -317,7 +330,8 @@ class TestSelection:
 
     async def test_one_changed_number_paints_its_cells_only(self, tmp_path: Path) -> None:
         async with console(worlds.calm(), tmp_path) as c:
-            gpus, painted = c.pane("gpus"), []
+            gpus = c.pane("gpus")
+            painted: list[Region] = []
             gpus.refresh = lambda *regions, **_: painted.extend(regions)  # type: ignore[method-assign, assignment]
             snap = worlds.calm().gpus
             warmer = replace(snap.value, gpus=(worlds.gpu(0, temperature_c=62), worlds.gpu(1)))  # type: ignore[type-var]
@@ -341,7 +355,7 @@ class TestOperations:
                 await c.press(key)
                 await c.dialog()
                 await c.press("tab", "enter")
-                await c.until(lambda c=c: bool(c.deeds.steered))
+                await c.until(partial(bool, c.deeds.steered), verb)
                 assert c.deeds.steered == [(verb, "20260902-1150-promote")]
 
     async def test_cancel_wants_a_reason(self, tmp_path: Path) -> None:

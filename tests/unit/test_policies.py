@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from anvil_tui.core.box import Gateway
 from anvil_tui.core.plan import VERBS
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
@@ -30,7 +31,7 @@ def without(**change: object) -> World:
     return derive(replace(worlds.calm(), **change))  # type: ignore[arg-type]
 
 
-GATEWAY_DOWN = Reading.error("127.0.0.1:9100: refused", worlds.NOW_S, "haproxy")
+GATEWAY_DOWN: Reading[Gateway] = Reading.error("127.0.0.1:9100: refused", worlds.NOW_S, "haproxy")
 CASES: list[tuple[str, World, Target, str | None]] = [
     ("serve.qualify", worlds.calm(), ROLE, None),
     ("serve.qualify", worlds.calm(), Target(serve=BACK, role="primary"), "is stopped: gates need it ready"),

@@ -89,8 +89,9 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
         self.call_after_refresh(self._arm)
 
     def _arm(self) -> None:
-        """Drawn: from now on keys count, and Cancel has the focus."""
+        """Drawn: from now on keys count, Cancel has the focus, and the buttons show it."""
         self.armed_at = time.monotonic()
+        self.query_one("#buttons").add_class("-armed")
         self.home()
 
     def home(self) -> None:

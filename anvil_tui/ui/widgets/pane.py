@@ -34,6 +34,7 @@ class Pane(Strips, can_focus=True):
         self.lit_always = False
         self.cursor = ""
         self.panel = Panel("", ())
+        self._told: str | None = None
         self._world: World | None = None
         self._view = View()
 
@@ -64,8 +65,11 @@ class Pane(Strips, can_focus=True):
         """Keep the cursor on its key; when it is gone, go to the neighbour and say so."""
         now = self.keys()
         if not now or wanted in now:
-            self.cursor = wanted if now else ""
+            self.cursor, self._told = wanted if now else "", None
             return
+        if self._told == wanted and self.cursor in now:
+            return  # said already; the view that answers is on its way
+        self._told = wanted
         lost = wanted if wanted in before else ""
         at = min(before.index(wanted), len(now) - 1) if lost else 0
         self.cursor = now[at]

@@ -64,6 +64,7 @@ def plan(box: Box, intent: Intent, facts: Facts | None = None) -> Plan:
 
 def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str) -> GateTarget:
     """Where the gates of one serve send their requests: its own port, and its private way through the gateway."""
+    role = next((r for r in box.workspace.roles if any(s.name == slot for s in r.slots)), None)
     return GateTarget(
         recipe=recipe,
         container_id=container_id,
@@ -72,4 +73,5 @@ def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str)
         routed_url=box.gateway_url(f"/@{slot}"),
         routed_key=box.client_key(),
         reserve_mib=box.workspace.policies.reserve_mib,
+        aliases=role.aliases if role else (),
     )

@@ -60,17 +60,21 @@ class KillRig:
         )
 
     def reset(self) -> None:
-        """PRIMARY (and for a rollback OTHER over it) serves, nothing else exists."""
-        held = self.box.record().roles.get("primary")
+        """PRIMARY serves and nothing else exists; for a rollback OTHER serves over it."""
         incumbent = self.box.incumbent()
-        if incumbent != PRIMARY:
-            intent = {"verb": "rollback" if incumbent else "promote", "role": "primary", "suite": "quick"}
-            assert self.run(intent | ({} if incumbent else {"recipe": PRIMARY}))["exit"] == 0
-            held = self.box.record().roles["primary"]
-        assert held
-        self.box.drop(keep=[self.box.record().roles["primary"].incumbent])
         if self.start == OTHER:
-            assert self.run({"verb": "promote", "recipe": OTHER, "role": "primary", "suite": "quick"})["exit"] == 0
+            if incumbent != OTHER:
+                self.reset_to_primary(incumbent)
+                assert self.run(CASES["promote good"][1])["exit"] == 0
+            return
+        self.reset_to_primary(incumbent)
+        self.box.drop(keep=[self.box.record().roles["primary"].incumbent])
+
+    def reset_to_primary(self, incumbent: str) -> None:
+        if incumbent == OTHER:
+            assert self.run(CASES["rollback"][1])["exit"] == 0
+        elif incumbent != PRIMARY:
+            assert self.run({**CASES["promote good"][1], "recipe": PRIMARY})["exit"] == 0
 
     def decision(self) -> str:
         journal = OperationFolders(self.box.dir / "state" / "operations").journal(self.operation)

@@ -35,8 +35,9 @@ def identity(session: Session, gate: Gate) -> Finding:
     if seen.http != "ready":
         note = f"{session.death() or seen.http}: {seen.reason or 'the engine is not ready'}"
         return _finding(Judged("errored", None, note), **raw)
+    known = (*recipe.served_aliases, *target.aliases)
     judged = verdicts.identity(
-        seen.served, seen.context_tokens, recipe.served_name, recipe.served_aliases, recipe.envelope.context_tokens
+        seen.served, seen.context_tokens, recipe.served_name, known, recipe.envelope.context_tokens
     )
     card = _finding(judged, **raw)
     if not judged.ok or not gate.routed:

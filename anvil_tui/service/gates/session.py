@@ -26,6 +26,7 @@ class GateTarget:
 
     `base_url` is the engine's own port; `routed_url` its private way through the gateway, ending in
     `/@SLOT`. `reserve_mib` is the box's standing reserve per GPU; the recipe may ask for more.
+    `aliases` are the role's: names that the engine may have been told besides its own.
     """
 
     recipe: Recipe
@@ -35,6 +36,7 @@ class GateTarget:
     routed_url: str | None = None
     routed_key: str | None = None
     reserve_mib: int = 0
+    aliases: tuple[str, ...] = ()
 
     @property
     def port(self) -> int:

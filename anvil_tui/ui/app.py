@@ -51,7 +51,7 @@ class Console(App[int], inherit_bindings=False):
         self.service, self.options = service, options
         self.world: World = service.store.world
         self.view = View(zone=UTC if options.utc else None)
-        self.said = ""
+        self.said = self._said_of = ""
         self.silent_s = 0.0
         self.moved_from = ""
         self.crash: Path | None = None
@@ -87,6 +87,8 @@ class Console(App[int], inherit_bindings=False):
 
     def on_world_changed(self, event: WorldChanged) -> None:
         self.world, self.silent_s = event.world, event.silent_s
+        if any(o.outcome and o.id == self._said_of for o in self.world.operations):
+            self.say("")
         self._tell()
 
     def _tell(self) -> None:
@@ -109,9 +111,9 @@ class Console(App[int], inherit_bindings=False):
         self.moved_from = lost if gone else ("" if field == "serve" else self.moved_from)
         self.look(self.view.choosing(field, key))
 
-    def say(self, text: str) -> None:
-        """One sentence in place of the hints, until the next key."""
-        self.said = text
+    def say(self, text: str, operation: str = "") -> None:
+        """One sentence in place of the hints, until the next key, or until the operation it is about has ended."""
+        self.said, self._said_of = text, operation
         if isinstance(self.screen, Board):
             self.screen.show_hints()
 

@@ -122,7 +122,7 @@ class Deeds:
             return
         self.pending = False
         self.app.choose("operation", operation)
-        self.app.say(f"{action.label} started: operation {operation}, it goes on without this console")
+        self.app.say(f"{action.label} started: operation {operation}, it goes on without this console", operation)
 
     def _refused(self, action: Action, error: AnvilError) -> None:
         self.pending = False

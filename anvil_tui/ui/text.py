@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
 
@@ -139,17 +138,6 @@ def _level(value: int | None, top: int) -> str:
 
 def short_id(container_id: str) -> str:
     return container_id[:12]
-
-
-def last_segment(name: str) -> str:
-    """What an operator types to confirm: the tail of a served name, at least four characters long.
-
-    >>> last_segment("glm53-flash-393k-c1"), last_segment("org/smollm2")
-    ('393k-c1', 'smollm2')
-    """
-    tail = name.rsplit("/", 1)[-1]
-    cuts = [m.end() for m in re.finditer("[-_:.]", tail) if len(tail) - m.end() >= 4]
-    return tail[cuts[-1] :] if cuts else tail
 
 
 def wrap(text: str, width: int) -> list[str]:

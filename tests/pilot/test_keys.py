@@ -70,6 +70,9 @@ async def test_confirming_starts_exactly_the_plan_that_was_shown(tmp_path: Path)
         await c.until(lambda: bool(c.deeds.started), "the operation is started")
         assert c.deeds.started == [shown]
         await c.until(lambda: "qualify started: operation 20260902-1155-qualify" in c.text)
+        ended = replace(worlds.qualified(), id="20260902-1155-qualify")
+        await c.publish(replace(worlds.calm(), operations=(ended,)))
+        assert "qualify started" not in c.text
 
 
 async def test_the_opening_key_pressed_again_confirms_nothing(tmp_path: Path) -> None:

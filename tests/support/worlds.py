@@ -310,7 +310,7 @@ def plan_for(intent: Intent, world: World) -> Plan:
         rollback="glm53-524k-k5-xgfix, container kept, image here: ready",
         on_failure="undone once: the kept container serves again",
         memory="both cards: free 2,543 MiB now, 96,787 MiB after the stop, 3,351 MiB after start",
-        confirm_word=known[CANDIDATE].served_name if traffic else "",
+        confirm_word="adaptive-mtp" if traffic else "",
         gates=tuple({"id": i, "kind": k, "of": n} for i, k, n in GATES) if traffic else (),
     )
 

@@ -123,6 +123,15 @@ class TestGpus:
         assert "memory n/a" in text and "free n/a" in text
         assert " 0 " not in text
 
+    @pytest.mark.parametrize(
+        ("why", "shown"), [(("idle",), ""), (("sw_thermal", "idle"), "throttled: sw_thermal")]
+    )
+    def test_a_resting_clock_is_no_throttling(self, why: tuple[str, ...], shown: str) -> None:
+        card = worlds.gpu(0, throttle=why)
+        world = replace(worlds.calm(), gpus=Reading.known(GpuSnapshot("580", (card,)), worlds.NOW_S, "nvml"))
+        text = said(gpus.panel, world, width=97)
+        assert shown in text and ("throttled" in text) == bool(shown)
+
     def test_sixteen_cards_are_sixteen_items(self) -> None:
         """O-13"""
         panel = gpus.panel(worlds.many_gpus(16), VIEW, 77, 8)
@@ -144,7 +153,7 @@ class TestGpus:
 class TestCapacity:
     def test_three_numbers_side_by_side(self) -> None:
         text = said(capacity.panel, worlds.calm())
-        assert "pool      393,216 tok" in text and "engine log 11:02" in text
+        assert "pool        393,216 tok  engine log 11:02" in text and "KV 9.2 GiB a rank" in text
         assert "configured resident measured" in text
         assert "windows  C1         1.00     n/a (never gated)" in text
 

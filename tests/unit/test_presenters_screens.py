@@ -79,6 +79,9 @@ class TestLifecycle:
         stages, _ = strip(candidate_world(gateway=Reading.known(worlds.gateway("hold"), worlds.NOW_S, "haproxy")))
         assert "quiesce ✔ ─ drain ✔" in stages
 
+    def test_a_rollback_is_no_candidate(self) -> None:
+        assert strip(worlds.calm(), replace(VIEW, serve=worlds.cid(worlds.INCUMBENT)))[0] == "candidate none"
+
     def test_running_operation_takes_the_strip(self) -> None:
         first, second = strip(worlds.promoting())
         assert first == "▶ promote glm53-393k-c1  step 7/10  ●●●●●●▶···"
@@ -216,6 +219,13 @@ class TestPlans:
             assert fact.replace(" ", "") in text.replace(" ", "")
         assert "Steps 10" in text and "Gates 10" in text and "Way back if it fails: 2 steps" in text
         assert panel.note is not None and plan.hash in panel.note.text
+
+    def test_a_long_step_is_wrapped_not_cut(self) -> None:
+        plan = worlds.plan_for(Intent("rollback", role="primary"), worlds.calm())
+        title = "hold " + ", ".join(f"alias-{i}" for i in range(12))
+        plan = replace(plan, steps=(replace(plan.steps[0], title=title),))
+        text = words(plans.panel(plan, 57))
+        assert all(f"alias-{i}" in text for i in range(12)) and "…" not in text
 
     def test_refusals_come_first(self) -> None:
         plan = replace(

@@ -100,20 +100,6 @@ def test_clock(at: str | None, shown: str) -> None:
     assert text.clock(at, UTC) == shown
 
 
-@pytest.mark.parametrize(
-    ("name", "tail"),
-    [
-        ("glm53-flash-ormandj-sglang-sm120-tp2-393k-c1-adaptive-mtp", "adaptive-mtp"),
-        ("glm53-393k-c1", "393k-c1"),
-        ("org/smollm2", "smollm2"),
-        ("a-b", "a-b"),
-        ("", ""),
-    ],
-)
-def test_last_segment_has_at_least_four_characters(name: str, tail: str) -> None:
-    assert text.last_segment(name) == tail
-
-
 def test_wrap_cuts_no_character_and_no_line_is_wider() -> None:
     sentence = f"image {'a' * 90} and {WIDE} end"
     lines = text.wrap(sentence, 24)

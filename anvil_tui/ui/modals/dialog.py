@@ -18,7 +18,7 @@ from textual.widgets import Button, Input
 
 from anvil_tui.core.world import World
 from anvil_tui.ui.presenters.cells import Cell, Panel, View, row, sentence, spread
-from anvil_tui.ui.text import last_segment, literal
+from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.pane import GUTTER, MARGIN, Pane
 from anvil_tui.ui.widgets.strips import Line
 
@@ -46,7 +46,7 @@ class Body(Pane, can_focus=False):
 class Dialog(ModalScreen[str | None], inherit_bindings=False):
     """Answers None for Cancel, else what was typed ("" when nothing had to be).
 
-    `word` must be typed by its last segment; `ask` wants any text (a reason, a filter).
+    `word` must be typed exactly; `ask` wants any text (a reason, a filter).
     """
 
     AUTO_FOCUS = ""
@@ -63,7 +63,7 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
     def __init__(self, draw: Draw, yes: str = "", word: str = "", ask: str = "", text: str = "") -> None:
         super().__init__()
         self.draw, self.yes, self.ask, self.text = draw, yes, ask, text
-        self.word = last_segment(word)
+        self.word = word
         self.closed = ""
         self.note = ""
         self.armed_at = math.inf
@@ -96,7 +96,8 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
 
     def home(self) -> None:
         wanted = self.query(Input).first() if self.ask and not self.word else self.query_one("#cancel", Button)
-        wanted.focus()
+        # Widget.focus is queued: a Tab typed in the same moment would be undone by it.
+        self.set_focus(wanted)
 
     # what stands between body and buttons
 

@@ -61,6 +61,16 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.world_changed(self.console.world, self.console.view)
+        self.call_after_refresh(self._first_open)
+
+    def _first_open(self) -> None:
+        """Begin on a row that can be taken, where there is one."""
+        keys = self._list.keys()
+        if self._list.cursor in keys and not self._why(self._list.cursor):
+            return
+        wanted = next((k for k in keys if not self._why(k)), "")
+        if wanted:
+            self._list.move(keys.index(wanted) - keys.index(self._list.cursor))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._say)
@@ -72,6 +82,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     @on(Input.Changed)
     def _narrow(self) -> None:
         self.world_changed(self.console.world, self.console.view)
+        self._first_open()
 
     @on(Pane.Moved)
     def _moved(self, event: Pane.Moved) -> None:

@@ -12,7 +12,7 @@ from anvil_tui.ui.presenters.serves import incumbent
 from anvil_tui.ui.text import NA, bar, gib, literal, number
 
 _LABEL = 9
-_VALUE = 12
+_VALUE = 14
 MEASURED = "measured concurrency"
 
 
@@ -22,7 +22,7 @@ def focus(world: World, view: View) -> Serve | None:
     if chosen and chosen.container.running:
         return chosen
     serving = [s for r in world.workspace.roles if (s := incumbent(world, r.name)) and s.container.running]
-    running = [s for s in world.serves if s.container.running and s.record]
+    running = [s for s in world.serves if s.container.running and s.position != "foreign"]
     return next(iter([*serving, *running]), None)
 
 
@@ -55,10 +55,7 @@ def _pool(engine: Engine | None, serve: Serve, width: int) -> Row:
         declared = serve.recipe.kv.pool_tokens if serve.recipe else None
         why = f"recipe says {declared:,}" if declared else "the engine has not said"
         return _labelled("pool", NA, [Cell(why, "dim")], width)
-    parts = [[Cell(literal(kv.source, 40), "dim")]]
-    if kv.per_rank_bytes is not None:
-        parts.append([Cell(f"rank {gib(kv.per_rank_bytes)}", "dim")])
-    return _labelled("pool", number(kv.tokens, "tok"), joined(parts), width)
+    return _labelled("pool", number(kv.tokens, "tok"), [Cell(literal(kv.source, 60), "dim")], width)
 
 
 def _context(engine: Engine | None, serve: Serve, width: int) -> Row:
@@ -67,7 +64,7 @@ def _context(engine: Engine | None, serve: Serve, width: int) -> Row:
     tail: list[Cell] = []
     if told is not None and asked is not None and told != asked:
         tail = [Cell(f"recipe says {asked:,}", "bad")]
-    elif engine and engine.capacity and engine.capacity.per_request_tokens is not None:
+    elif engine and engine.capacity and engine.capacity.per_request_tokens not in (None, told):
         tail = [Cell(f"longest request {engine.capacity.per_request_tokens:,}", "dim")]
     if told is None and asked is not None:
         tail = [Cell(f"recipe says {asked:,}", "dim")]
@@ -143,6 +140,8 @@ def _extra(engine: Engine | None, width: int) -> list[Row]:
     if engine.capacity and engine.capacity.inconsistent:
         out += sentence(f"inconsistent: {literal(engine.capacity.inconsistent)}", width, "warn")
     parts = [[Cell(f"{literal(engine.kind, 20)} {literal(engine.version or 'version n/a', 40)}", "dim")]]
+    if engine.capacity and engine.capacity.per_rank_bytes is not None:
+        parts.append([Cell(f"KV {gib(engine.capacity.per_rank_bytes)} a rank", "dim")])
     if engine.slots is not None:
         parts.append([Cell(f"slots {engine.slots}", "dim")])
     if engine.preempted:

@@ -120,6 +120,14 @@ def sentence(text: str, width: int, tone: Tone = "text", *, indent: int = 0, key
     return [Row((Cell(gap + part, tone),), key) for part in wrap(text, max(8, width - indent))]
 
 
+def item(head: Sequence[Cell], text: str, tone: Tone, tail: Sequence[Cell], width: int) -> list[Row]:
+    """A marked line with something at its right end; a long text goes on below itself."""
+    indent = width_of(head)
+    first, *more = wrap(text, max(8, width - indent - width_of(tail)))
+    rows = [spread([*head, Cell(first, tone)], tail, width)]
+    return [*rows, *(row(" " * indent, Cell(part, tone)) for part in more)]
+
+
 def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]], width: int, label: int = 13) -> list[Row]:
     """Label and value lines; long values wrap under themselves, nothing is cut."""
     out: list[Row] = []

@@ -70,7 +70,7 @@ def _full(world: World, gpu: Gpu, width: int, old: bool) -> list[Row]:
     room = max(6, width - 2 - 15 - 7 - 2 - curve)
     numbers = [right(_amount(gpu), 15), right(_percent(gpu), 7, "dim"), Cell("  ")]
     second = row(Cell("  "), *_bar(gpu, room, old), *numbers, Cell(history(world, gpu, curve), "spark"), key=key)
-    third = spread([Cell("  "), *joined([_free(gpu), reserve(world, gpu)], "  ")], [], width, key)
+    third = spread([Cell("  "), *joined([_free(gpu), reserve(world, gpu), throttled(gpu)], "  ")], [], width, key)
     return [first, second, third]
 
 
@@ -100,10 +100,13 @@ def _heat(gpu: Gpu) -> list[Cell]:
     heat = NA if gpu.temperature_c is None else f"{gpu.temperature_c} °C"
     limit = "" if gpu.power_limit_w is None else f"/{gpu.power_limit_w:.0f}"
     watts = NA if gpu.power_w is None else f"{gpu.power_w:.0f}{limit} W"
-    cells = [Cell("load ", "dim"), right(load, 5), right(heat, 7), right(watts, 11, "dim")]
-    if gpu.throttle:
-        cells.insert(0, Cell(f"throttled: {literal(', '.join(gpu.throttle), 30)}  ", "warn"))
-    return cells
+    return [Cell("load ", "dim"), right(load, 5), right(heat, 7), right(watts, 11, "dim")]
+
+
+def throttled(gpu: Gpu) -> list[Cell]:
+    """Why it is slowed down. Clocks that rest because nothing runs are no throttling."""
+    why = [t for t in gpu.throttle or () if "idle" not in t and t != "none"]
+    return [Cell(f"throttled: {literal(', '.join(why), 40)}", "warn")] if why else []
 
 
 def reserve(world: World, gpu: Gpu) -> list[Cell]:

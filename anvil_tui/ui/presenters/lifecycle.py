@@ -36,11 +36,9 @@ class Stage:
 
 
 def candidate(world: World, view: View) -> Serve | None:
-    """The selected serve unless it is the incumbent or foreign, else the first candidate."""
-    chosen = world.serve(view.serve)
-    if chosen and chosen.record and chosen.position in ("candidate", "rollback"):
-        return chosen
-    return next((s for s in world.serves if s.position == "candidate"), None)
+    """The selected candidate, else the first one."""
+    found = [s for s in world.serves if s.position == "candidate"]
+    return next((s for s in found if s.container.id == view.serve), next(iter(found), None))
 
 
 def stages(world: World, serve: Serve) -> tuple[Stage, ...]:

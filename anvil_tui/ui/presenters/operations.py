@@ -15,6 +15,7 @@ from anvil_tui.ui.presenters.cells import (
     Tone,
     View,
     facts,
+    item,
     left,
     right,
     row,
@@ -114,7 +115,12 @@ def events_panel(world: World, view: View, width: int, height: int) -> Panel:
 
 
 def _event(event: Event, view: View, width: int) -> Row:
-    head = [Cell(clock(event.at, view.zone), "faint"), Cell("  "), left(literal(event.source), 12, "dim")]
+    head = [
+        Cell(clock(event.at, view.zone), "faint"),
+        Cell("  "),
+        left(literal(event.source), 18, "dim"),
+        Cell("  "),
+    ]
     return spread([*head, Cell(literal(event.text, 600), _EVENT_TONES[event.tone])], [], width)
 
 
@@ -209,12 +215,8 @@ def _steps(world: World, steps: tuple[StepView, ...], width: int, title: str) ->
         glyph, tone = _STEPS[step.state]
         took = _took(world, step)
         name: Tone = "faint" if step.state == "pending" else "text"
-        rows.append(
-            spread(
-                [right(str(number), 3, "faint"), Cell(f" {glyph} ", tone), Cell(literal(step.title, 200), name)],
-                [Cell(f" {took}", "dim")], width,
-            )
-        )  # fmt: skip
+        head = [right(str(number), 3, "faint"), Cell(f" {glyph} ", tone)]
+        rows += item(head, literal(step.title, 300), name, [Cell(f" {took}", "dim")], width)
         if step.note:
             rows += sentence(literal(step.note, 600), width, "bad" if step.state == "failed" else "dim", indent=6)[
                 :3

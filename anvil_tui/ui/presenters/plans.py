@@ -9,7 +9,7 @@ from typing import Any
 from anvil_tui.core.plan import Plan
 from anvil_tui.core.times import span
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters.cells import BLANK, Cell, Panel, Row, Tone, facts, right, row, sentence, spread
+from anvil_tui.ui.presenters.cells import BLANK, Cell, Panel, Row, Tone, facts, item, right, row, sentence
 from anvil_tui.ui.text import clip, literal
 
 
@@ -21,7 +21,8 @@ def panel(plan: Plan, width: int) -> Panel:
         rows += [BLANK, *_gates(plan, width)]
     if plan.undo_steps:
         rows += [BLANK, row(Cell(f"Way back if it fails: {len(plan.undo_steps)} steps", "accent"))]
-        rows += [_step(i, s.title, s.deadline_s, width) for i, s in enumerate(plan.undo_steps, 1)]
+        for number, step in enumerate(plan.undo_steps, 1):
+            rows += _step(number, step.title, step.deadline_s, width)
     return Panel(literal(plan.title, 200), tuple(rows), Cell(f"plan {plan.hash}", "dim"))
 
 
@@ -81,13 +82,13 @@ def _named(value: Mapping[str, Any]) -> str:
 def _steps(plan: Plan, width: int) -> list[Row]:
     rows = [row(Cell(f"Steps {len(plan.steps)}", "accent"))]
     for number, step in enumerate(plan.steps, 1):
-        rows.append(_step(number, step.title, step.deadline_s, width))
+        rows += _step(number, step.title, step.deadline_s, width)
     return rows
 
 
-def _step(number: int, title: str, deadline_s: float, width: int) -> Row:
+def _step(number: int, title: str, deadline_s: float, width: int) -> list[Row]:
     most = [Cell(f" at most {span(deadline_s)}", "faint")]
-    return spread([right(str(number), 3, "faint"), Cell("  "), Cell(literal(title, 300))], most, width)
+    return item([right(str(number), 3, "faint"), Cell("  ")], literal(title, 400), "text", most, width)
 
 
 def _gates(plan: Plan, width: int) -> list[Row]:

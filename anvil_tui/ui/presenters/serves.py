@@ -148,8 +148,10 @@ def _second(world: World, serve: Serve, width: int) -> list[Row]:
 
 def place(world: World, serve: Serve) -> list[Cell]:
     """Its place in its role; for a rollback also whether the way back is ready."""
-    if serve.record is None:
+    if serve.position == "foreign":
         return [Cell("not made by a recipe of ours", "warn")]
+    if serve.record is None:
+        return [Cell("candidate of an operation that has not recorded it yet", "dim")]
     role = literal(serve.record.role, 20)
     if serve.position != "rollback":
         return [Cell(f"{serve.position} of {role}", "dim")]

@@ -15,7 +15,7 @@ test: $(VENV)/dev.stamp system
 	@$(PY) -m tests.stages
 
 e2e: $(VENV)/dev.stamp system
-	@$(PY) -m tests.stages parts e2e
+	@$(PY) -m tests.stages parts e2e kill
 
 lint: $(VENV)/dev.stamp
 	@$(PY) -m tests.stages format lint imports types

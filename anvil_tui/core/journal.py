@@ -118,7 +118,7 @@ def _next(view: OperationView, record: Record) -> OperationView:
     d = record.data
     match record.kind:
         case "intent":
-            return _with_step(view, record, "running")
+            return replace(_with_step(view, record, "running"), last_note="")
         case "done":
             return _with_step(view, record, "done")
         case "failed":

@@ -59,7 +59,7 @@ def seat_of(world: World, container: Container) -> Seat | None:
         return None
     for role in world.workspace.roles:
         for slot in role.slots:
-            argv = made.filled_argv(slot.port)
+            argv = made.filled_argv(slot.port, role.aliases)
             if argv and container.argv[-len(argv) :] == argv and str(slot.port) in " ".join(argv):
                 return Seat(made, slot.port, slot.name, role.name)
     return None

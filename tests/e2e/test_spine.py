@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.e2e.realbox import RealBox
 from tests.real.client_loop import ClientLoop
 
+Record = Callable[[str, object], None]
 pytestmark = [pytest.mark.real, pytest.mark.e2e]
 
 
-def test_spare_room_load_qualify_promote_and_roll_back(real_box: RealBox) -> None:
+def no_errors(clients: ClientLoop, record_property: Record) -> None:
+    record_property("client_errors", len(clients.errors()))
+    assert clients.errors() == []
+
+
+def test_spare_room_load_qualify_promote_and_roll_back(real_box: RealBox, record_property: Record) -> None:
     box = real_box
     box.do("load", "smol-4k", "--yes")
     box.do("qualify", "smol-4k", "--yes")
@@ -27,12 +35,14 @@ def test_spare_room_load_qualify_promote_and_roll_back(real_box: RealBox) -> Non
         box.do("rollback", "--yes")
         box.settled("smol-4k")
         clients.wait_answers(5)
-    assert clients.errors() == []
+    no_errors(clients, record_property)
     assert {a["backend"] for a in clients.answers()} == {s.name for s in box.workspace.roles[0].slots}
     assert box.record().roles["primary"].incumbent == first
 
 
-def test_full_box_exclusive_to_exclusive_without_one_failed_request(real_box: RealBox) -> None:
+def test_full_box_exclusive_to_exclusive_without_one_failed_request(
+    real_box: RealBox, record_property: Record
+) -> None:
     """Defect 1 of the system this learns from: the incumbent stopped, then candidate and rollback both refused."""
     box = real_box
     box.do("promote", "smol-x4k", "--yes")
@@ -47,12 +57,14 @@ def test_full_box_exclusive_to_exclusive_without_one_failed_request(real_box: Re
         box.do("rollback", "--yes")
         box.settled("smol-x4k")
         clients.wait_answers(5)
-    assert clients.errors() == []
+    no_errors(clients, record_property)
     assert box.record().roles["primary"].incumbent == first
 
 
 @pytest.mark.parametrize("bad", ["smol-broken", "smol-dead"])
-def test_a_candidate_that_cannot_start_costs_no_request(real_box: RealBox, bad: str) -> None:
+def test_a_candidate_that_cannot_start_costs_no_request(
+    real_box: RealBox, bad: str, record_property: Record
+) -> None:
     box = real_box
     box.do("promote", "smol-x4k", "--yes")
     with ClientLoop(box.dir) as clients:
@@ -61,7 +73,7 @@ def test_a_candidate_that_cannot_start_costs_no_request(real_box: RealBox, bad: 
         assert ended["outcome"] == "undone" and "exit code 1" in ended["why"]
         box.settled("smol-x4k")
         clients.wait_answers(3)
-    assert clients.errors() == []
+    no_errors(clients, record_property)
     kept = list((box.dir / "state" / "operations" / ended["id"]).glob("*.log"))
     assert any("error" in log.read_text() for log in kept)
 

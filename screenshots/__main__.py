@@ -1,0 +1,108 @@
+"""Makes the pictures of this folder from the demo: `python -m screenshots`.
+
+The simulated box and HAProxy are the demo's own processes; the console is the real one, drawn off screen and
+driven by its keys. SVG for the README, PNG to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import resvg_py
+from textual.pilot import Pilot
+
+from anvil_tui.cli.console import Deeds, Service
+from anvil_tui.cli.wiring import open_box, open_probes
+from anvil_tui.core.world import World
+from anvil_tui.ui.app import Console
+from anvil_tui.ui.seams import ConsoleOptions
+
+HERE = Path(__file__).parent
+FONTS = ("/usr/share/fonts",)
+WIDE, NARROW = (120, 40), (80, 24)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="anvil-pictures-") as folder:
+        for name, size in (("wide", WIDE), ("narrow", NARROW)):
+            _one_box(Path(folder) / name, size)
+    for picture in sorted(HERE.glob("*.svg")):
+        picture.with_suffix(".png").write_bytes(_png(picture.read_text()))
+        print(picture.name)
+    return 0
+
+
+def _one_box(folder: Path, size: tuple[int, int]) -> None:
+    command = [sys.executable, "-m", "anvil_tui", "demo", "--serve", "--dir", str(folder), "--scale", "25"]
+    box = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert box.stdout and box.stdout.readline().startswith("workspace")
+        asyncio.run(_session(folder, size))
+    finally:
+        box.terminate()
+        box.wait(150)
+
+
+async def _session(folder: Path, size: tuple[int, int]) -> None:
+    box = open_box(folder)
+    service = Service(box, open_probes(box, read_only=False), Deeds(box))
+    app = Console(service, ConsoleOptions(crash_dir=folder))
+    suffix = f"{size[0]}x{size[1]}"
+    try:
+        async with app.run_test(size=size) as pilot:
+            await _until(pilot, app, lambda w: any(s.phase == "serving" for s in w.serves))
+            await asyncio.sleep(8)
+            _save(app, f"overview-{suffix}")
+            await _promote(pilot, app, suffix)
+    finally:
+        service.end()
+
+
+async def _promote(pilot: Pilot[int], app: Console, suffix: str) -> None:
+    await pilot.press("p")
+    await pilot.pause(0.5)
+    await pilot.press(*"393")
+    await pilot.pause(0.3)
+    _save(app, f"choose-{suffix}")
+    await pilot.press("enter")
+    await pilot.pause(3)
+    _save(app, f"plan-{suffix}")
+    await pilot.press("tab", *"mtp", "enter")
+    await _until(pilot, app, lambda w: bool(w.operation and len(_judged(w)) >= 4))
+    _save(app, f"promoting-{suffix}")
+    await _until(pilot, app, lambda w: bool(w.operation and w.operation.outcome))
+    await pilot.pause(3)
+    _save(app, f"promoted-{suffix}")
+
+
+def _judged(world: World) -> list[str]:
+    gates = world.operation.gates if world.operation else ()
+    return [g.id for g in gates if g.verdict not in ("pending", "running")]
+
+
+async def _until(pilot: Pilot[int], app: Console, so: Callable[[World], bool], seconds: float = 240) -> None:
+    for _ in range(int(seconds / 0.1)):
+        if so(app.world):
+            return await pilot.pause(0.5)
+        await pilot.pause(0.1)
+    raise SystemExit("the demo did not come as far as the next picture")
+
+
+def _save(app: Console, name: str) -> None:
+    svg = app.export_screenshot(title="anvil-tui demo")
+    # The fonts that the picture names are asked of the reader's machine, never of a network.
+    (HERE / f"{name}.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))
+
+
+def _png(svg: str) -> bytes:
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, font_dirs=list(FONTS)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

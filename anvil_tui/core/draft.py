@@ -288,13 +288,22 @@ class Draft:
             self.undo_step("remove", "remove", "remove the candidate's container", 60, created=True)
 
     def plan(self) -> Plan:
-        word = re.split(r"[/-]", self.confirm_word)[-1] if self.confirm_word else ""
+        word = last_segment(self.confirm_word)
         facts = {"generation": self.facts.record.generation, **self.rests_on}
         return Plan(
             self.intent, self.title, tuple(self.steps), tuple(self.undo), facts, self.interrupts, self.outage,
             self.rollback, self.on_failure, self.memory, word, tuple(self.refusals), tuple(self.warnings),
             tuple(self.gate_rows),
         )  # fmt: skip
+
+
+def last_segment(name: str) -> str:
+    """What a person types to confirm: the end of a served name, whole parts, at least four characters of it."""
+    parts = re.split(r"([/-])", name)
+    word = parts.pop()
+    while len(word) < 4 and parts:
+        word = parts.pop(-2) + parts.pop() + word if len(parts) > 1 else parts.pop() + word
+    return word
 
 
 def memory_text(snapshot: GpuSnapshot, uuids: tuple[str, ...]) -> str:

@@ -11,6 +11,8 @@ from anvil_tui.core.times import utc_text
 from anvil_tui.core.world import Event, Phase, Serve, World
 
 EVENTS_KEPT = 500
+HISTORY = 5
+"""Ended operations that a console which has just been opened tells of."""
 
 Tone = Literal["plain", "good", "warn", "bad"]
 _TONES: dict[str, Tone] = {
@@ -26,6 +28,8 @@ def events_between(old: World, new: World) -> Iterator[Event]:
     for source, text, tone in (*_serves(old, new), *_sources(old, new)):
         yield Event(at, source, text, tone)
     before = {o.id: o for o in old.operations}
+    if not old.operations:
+        yield from (_ended(o, at) for o in new.operations[-HISTORY:] if o.outcome)
     for operation in new.operations:
         had = before.get(operation.id)
         if had != operation and (had or old.operations or operation.outcome is None):
@@ -87,6 +91,12 @@ def _operation(had: OperationView | None, now: OperationView, at: str) -> Iterat
     if now.outcome and (had is None or had.outcome != now.outcome):
         text = f"{now.target}: {now.outcome}{': ' + now.why if now.why else ''}"
         yield Event(now.ended_at or at, now.kind, text, _TONES.get(now.outcome, "plain"))
+
+
+def _ended(operation: OperationView, at: str) -> Event:
+    tone = _TONES.get(operation.outcome or "", "plain")
+    why = f": {operation.why}" if operation.why else ""
+    return Event(operation.ended_at or at, operation.kind, f"{operation.target}: {operation.outcome}{why}", tone)
 
 
 def _step(operation: OperationView, step: StepView, at: str) -> Event:

@@ -26,6 +26,7 @@ OPERATION_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe-digest"
 LOOP_RESTARTS, LOOP_UPTIME_S = 3, 60.0
 
 Position = Literal["incumbent", "rollback", "candidate", "foreign"]
+_ORDER: tuple[Position, ...] = ("incumbent", "candidate", "rollback", "foreign")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,11 @@ def derive(world: World) -> World:
     holder = world.lease.operation if world.lease else ""
     operations = tuple(replace(o, alive=bool(holder) and o.id == holder) for o in world.operations)
     world = replace(world, operations=operations)
-    world = replace(world, serves=tuple(_serve(world, c) for c in _shown(world)))
+    serves = sorted(
+        (_serve(world, c) for c in _shown(world)),
+        key=lambda s: (_ORDER.index(s.position), not s.container.running),
+    )
+    world = replace(world, serves=tuple(serves))
     world = replace(world, rollbacks={r.name: readiness(world, r) for r in world.workspace.roles})
     return replace(world, problems=tuple(problems(world)))
 

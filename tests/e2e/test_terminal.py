@@ -95,4 +95,4 @@ def test_a_lost_terminal_does_not_stop_a_promotion(screen: Terminal, served_box:
     wait_until(lambda: operations.views()[0].outcome, "the promotion ends by itself", 120)
     assert operations.views()[0].outcome == "done"
     screen.open(anvil("--workspace", str(served_box)), 120, 40)
-    assert "done" in screen.wait("serving glm53-393k-c1", "promote")
+    assert "to primary: done" in screen.wait("● serving", "promote", "primary: done")

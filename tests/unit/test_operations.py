@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anvil_tui.core.draft import last_segment
 from anvil_tui.core.errors import Refused
 from anvil_tui.core.journal import fold
 from anvil_tui.service.operation import Mode, prepare
@@ -260,3 +261,17 @@ def test_the_incumbent_that_someone_replaced_is_named(full: World) -> None:
     old = full.box.store.read().roles["primary"].incumbent
     full.docker.remove(old)
     assert "no way back" in full.plan("promote", recipe="b").refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("glm53-393k-c1-adaptive-mtp", "adaptive-mtp"),
+        ("smollm2-135m-x8k", "135m-x8k"),
+        ("org/model", "model"),
+        ("ab", "ab"),
+        ("", ""),
+    ],
+)
+def test_the_word_to_confirm_is_the_end_of_the_served_name(name: str, word: str) -> None:
+    assert last_segment(name) == word

@@ -72,7 +72,7 @@ def follow(
 def _narrate(kind: str, step: str, d: dict[str, object]) -> str:
     match kind:
         case "intent":
-            return f"{step:16} {d['title']}"
+            return "" if step == "decide" else f"{step:16} {d['title']}"
         case "failed":
             return f"{step:16} FAILED: {d['why']}"
         case "progress":

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from anvil_tui.cli.launch import follow, spawn, view_of
 from anvil_tui.cli.operate import EXIT
@@ -87,14 +88,7 @@ def _follow(args: argparse.Namespace, box: Box, operation: str, mode: Mode) -> i
     process = spawn(box, operation, mode)
     view = follow(box, operation, process, lambda text: print(text, file=sys.stderr, flush=True))
     if view is None or view.outcome is None:
-        log = f"{box.directory}/state/operations/{operation}/process.log"
-        code = process.returncode if process.returncode in (2, 3, 4) else 5
-        print(
-            f"operation {operation} did not end (exit {process.returncode}; see {log}): "
-            f"`anvil-tui operations resume {operation}` or `undo`",
-            file=sys.stderr,
-        )
-        return code
+        return _no_end(box, operation, process.returncode, began=bool(view and view.started_at))
     if args.json:
         print(json.dumps(asdict(view), default=str))
     else:
@@ -102,6 +96,20 @@ def _follow(args: argparse.Namespace, box: Box, operation: str, mode: Mode) -> i
         for left in view.residue:
             print(f"left: {left}")
     return 3 if view.why.startswith("refused before step 1") else EXIT[view.outcome]
+
+
+def _no_end(box: Box, operation: str, code: int, *, began: bool) -> int:
+    """What to do about an operation whose process is gone without an end."""
+    log = Path(box.directory) / "state" / "operations" / operation / "process.log"
+    if not began:
+        print(f"nothing was done: {log.read_text(errors='replace').strip()[-800:]}", file=sys.stderr)
+        return code if code in (2, 3, 4) else 1
+    print(
+        f"operation {operation} did not end (its process: exit {code}, {log}): "
+        f"`anvil-tui operations resume {operation}` or `undo`",
+        file=sys.stderr,
+    )
+    return 5
 
 
 def operations(args: argparse.Namespace) -> int:

@@ -408,7 +408,7 @@ class TestScreens:
         async with console(worlds.promoting(), tmp_path) as c:
             await c.press("enter")
             assert isinstance(c.app.screen, Detail)
-            assert SERVING in c.text
+            assert BACK in c.text
             await c.press("escape")
             c.pane("events").focus()
             await c.press("enter")

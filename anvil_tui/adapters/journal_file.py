@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 from anvil_tui.adapters.files import write_atomic
 from anvil_tui.core.errors import BadFile, EffectFailed, NotFound
 from anvil_tui.core.journal import JOURNAL_VERSION, OperationView, Record, RecordKind, fold
+from anvil_tui.core.redact import redact_values
 
 Redact = Callable[[str], str]
 
@@ -34,7 +35,7 @@ class JournalFile:
             self._tail = self._mend()
         seq, prev = self._tail
         record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
-        line = self._redact(json.dumps(_to_json(record, prev), ensure_ascii=False, default=str))
+        line = _hidden_line(_to_json(record, prev), self._redact)
         self._write(line.encode() + b"\n")
         self._tail = record.seq, _sha(line.encode())
         return record
@@ -95,6 +96,11 @@ def _to_json(record: Record, prev: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _hidden_line(value: Any, redact: Redact) -> str:
+    plain = json.loads(json.dumps(value, default=str))
+    return json.dumps(redact_values(plain, redact), ensure_ascii=False)
+
+
 def _sha(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()[:16]
 
@@ -109,7 +115,7 @@ class OperationFolders:
     def create(self, operation: str, plan: Mapping[str, Any]) -> None:
         folder = self._folder(operation)
         folder.mkdir(parents=True, mode=0o700)
-        write_atomic(folder / "plan.json", self._redact(json.dumps(plan, indent=1, default=str)))
+        write_atomic(folder / "plan.json", _hidden_line(plan, self._redact))
 
     def plan(self, operation: str) -> Mapping[str, Any]:
         path = self._folder(operation) / "plan.json"
@@ -160,9 +166,18 @@ class OperationFolders:
         return OperationView(folder.name, verb, target, plan.get("hash", ""), torn=trouble)
 
     def save(self, operation: str, name: str, text: str) -> str:
-        kept = self._redact(text)
+        kept = "".join(self._hidden(name, text))
         write_atomic(self._folder(operation) / name, kept)
         return kept
+
+    def _hidden(self, name: str, text: str) -> Iterator[str]:
+        """Documents stay documents: what is hidden in JSON is its values."""
+        if name.endswith(".ndjson"):
+            yield from (_hidden_line(json.loads(line), self._redact) + "\n" for line in text.splitlines())
+        elif name.endswith(".json"):
+            yield _hidden_line(json.loads(text), self._redact) + "\n"
+        else:
+            yield self._redact(text)
 
     def ask_cancel(self, operation: str, reason: str) -> None:
         write_atomic(self._folder(operation) / "cancel", reason or "asked by the operator")

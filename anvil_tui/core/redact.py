@@ -7,7 +7,8 @@ Two nets: values that the console itself knows, wherever they occur; and shapes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 MASK = "***"
@@ -83,3 +84,24 @@ def redact_argv(argv: Iterable[str], secrets: Iterable[str] = ()) -> tuple[str, 
         else:
             out.append(MASK if hiding else redact(arg, known))
     return tuple(out)
+
+
+def redact_values(value: Any, hide: Callable[[str], str]) -> Any:
+    """A JSON-able value with every text in it hidden; a text under a key that names a secret is masked whole.
+
+    Hiding in the written document instead could eat a quote or a key, and a journal line would be lost.
+    """
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {k: _under(str(k), v, hide) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact_values(v, hide) for v in value]
+    return value
+
+
+def _under(key: str, value: Any, hide: Callable[[str], str]) -> Any:
+    """A whole text under `api_key` and the like has no shape of its own that would give it away."""
+    if isinstance(value, str) and value and hide(f"{key}=probe") != f"{key}=probe":
+        return MASK
+    return redact_values(value, hide)

@@ -15,6 +15,7 @@ from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.journal_file import JournalFile, OperationFolders, parse
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.core.errors import BadFile, Refused
+from anvil_tui.core.redact import redact
 from anvil_tui.core.world import BoxRecord, RoleRecord
 from tests.support.membox import recipe
 
@@ -69,6 +70,28 @@ def test_secrets_do_not_reach_the_journal(tmp_path: Path) -> None:
     made = JournalFile(tmp_path / "j", lambda text: text.replace("hunter2", "***"))
     made.append("note", text="Bearer hunter2")
     assert "hunter2" not in (tmp_path / "j").read_text() and "***" in (tmp_path / "j").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["api_key=", "start with --api-key", 'api_key: "a\\"b"', "Bearer abcdefgh12345678", '{"token']
+)
+def test_hiding_never_breaks_a_line(tmp_path: Path, text: str) -> None:
+    made = JournalFile(tmp_path / "j", redact)
+    made.append("note", text=text, api_key="s3cret-value", next=[text])
+    records, trouble = parse((tmp_path / "j").read_bytes())
+    assert (trouble, [r.kind for r in records], list(records[0].data)) == (
+        "",
+        ["note"],
+        ["text", "api_key", "next"],
+    )
+    assert "s3cret-value" not in (tmp_path / "j").read_text()
+    folders = OperationFolders(tmp_path, redact)
+    folders.create("op", {"title": text, "key": 1})
+    assert json.loads(folders.save("op", "rows.ndjson", json.dumps({"a": text, "b": text}) + "\n")).keys() == {
+        "a",
+        "b",
+    }
+    assert folders.plan("op")["key"] == 1
 
 
 def test_views_list_what_never_began_and_what_is_damaged(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def container(attrs: Mapping[str, Any], pins: tuple[str, ...] = ()) -> Container
     """A container as its inspect shows it."""
     state, config, host = (_map(attrs.get(key)) for key in ("State", "Config", "HostConfig"))
     status = str(state.get("Status") or "unknown")
-    ended = status in ("exited", "dead")
+    ended = status in ("exited", "dead", "restarting")
     return Container(
         id=str(attrs.get("Id") or ""),
         name=str(attrs.get("Name") or "").removeprefix("/"),

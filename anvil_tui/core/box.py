@@ -101,7 +101,8 @@ class GpuGrant:
 class Container:
     """One container as the daemon's inspect shows it; `id` is the full 64-hex id.
 
-    `status` is the daemon's own word. `exit_code` is None unless the container has exited.
+    `status` is the daemon's own word. `exit_code` is that of the last end, None while it runs or
+    when it never ran.
     `pins` are the repo digests of its image; `image_id` is the daemon's id of the image it runs.
     """
 

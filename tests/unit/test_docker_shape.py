@@ -153,7 +153,7 @@ def test_exit_before_the_first_line_keeps_the_daemons_words() -> None:
 def test_states_are_shown_as_themselves(status: str) -> None:
     found = shape.container({"Id": "x", "RestartCount": 4, "State": {"Status": status, "ExitCode": 1}})
     assert (found.status, found.restart_count) == (status, 4)
-    assert found.exit_code == (1 if status == "dead" else None)
+    assert found.exit_code == (1 if status in ("dead", "restarting") else None)
 
 
 def test_nonsense_is_unknown_and_not_a_crash() -> None:

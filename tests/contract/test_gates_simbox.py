@@ -51,14 +51,14 @@ class Sim:
         held = BoxFile(folder / "state").read().serve_in(workspace.roles[0].name)
         assert held is not None
         recipe = load_recipe(folder / "recipes" / f"{held.recipe_id}.toml")
-        self.target = GateTarget(recipe, held.container_id, f"http://127.0.0.1:{held.port}", None)
+        self.target = GateTarget(recipe, held.container_id, f"http://127.0.0.1:{held.port}", None, aliases=ALIASES)
 
     def start(self, recipe: Recipe) -> GateTarget:
         """Put another recipe in the incumbent's place and wait until it is ready."""
         control = DockerControl(self.url)
         control.stop(self.target.container_id, 30)
         spec = ContainerSpec(
-            f"{recipe.id}-test", recipe.image.ref, recipe.filled_argv(self.target.port), recipe.launch.entrypoint,
+            f"{recipe.id}-test", recipe.image.ref, recipe.filled_argv(self.target.port, ALIASES), recipe.launch.entrypoint,
             env=recipe.launch.env, gpu_uuids=tuple(self.roles[role] for role in recipe.gpus.select),
         )  # fmt: skip
         container_id = control.create(spec)
@@ -67,7 +67,7 @@ class Sim:
         while engines.read(recipe.engine, self.target.port).http != "ready":
             assert time.monotonic() < end, f"{recipe.id} is not ready"
             time.sleep(0.1)
-        return GateTarget(recipe, container_id, self.target.base_url, None)
+        return GateTarget(recipe, container_id, self.target.base_url, None, aliases=ALIASES)
 
     def fault(self, name: str, *pairs: str) -> None:
         argv = (sys.executable, "-m", "anvil_tui.simbox", "fault", "--socket", self.socket, name, *pairs)

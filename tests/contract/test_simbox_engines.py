@@ -28,7 +28,7 @@ from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateTarget
 from anvil_tui.simbox.faults import FAULTS
-from anvil_tui.simbox.workspace import read_recipes
+from anvil_tui.simbox.workspace import ALIASES, read_recipes
 from tests.support.simbox import SimProcess, free_port, until
 
 INCUMBENT, CANDIDATE = "glm53-524k-k5-xgfix", "glm53-393k-c1"
@@ -84,7 +84,7 @@ class Bench:
         return made, port
 
     def run(self, suite: Suite, recipe: str, container: str, port: int) -> dict[str, GateResult]:
-        target = GateTarget(self.recipes[recipe], container, f"http://127.0.0.1:{port}", None)
+        target = GateTarget(self.recipes[recipe], container, f"http://127.0.0.1:{port}", None, aliases=ALIASES)
         results = self.conductor.run(suite, target, lambda _: None, lambda: False)
         return {r.gate: r for r in results}
 
@@ -131,7 +131,12 @@ def sample(port: int, name: str) -> float:
 def test_vllm_identity_capacity_and_errors(shared: Bench) -> None:
     name = shared.recipes[INCUMBENT].served_name
     seen = shared.engine()
-    assert (seen.http, seen.served, seen.context_tokens, seen.metrics) == ("ready", (name,), 524_288, "on")
+    assert (seen.http, seen.served, seen.context_tokens, seen.metrics) == (
+        "ready",
+        (name, *ALIASES),
+        524_288,
+        "on",
+    )
     log = shared.log(shared.sim.incumbent)
     assert "GPU KV cache size: 2,493,817 tokens" in log and "524,288 tokens per request: 4.76x" in log
     assert "100% Completed | 96/96" in log and "Available KV cache memory: 19.18 GiB" in log

@@ -19,10 +19,9 @@ from anvil_tui.adapters.docker_logs import LogFollow, tail_lines
 from anvil_tui.core.box import MIB, Container
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.start_failure import daemon_cause
+from anvil_tui.core.world import OPERATION_LABEL, RECIPE_LABEL
 from anvil_tui.ports import ContainerSpec, LogLine
 
-OPERATION_LABEL = "anvil.op"
-RECIPE_LABEL = "anvil.recipe"
 _FULL_ID = re.compile(r"[0-9a-f]{64}")
 _SETTLED = frozenset({"exited", "created", "dead"})
 # After its grace the daemon kills and waits up to 10 s for the exit event; the answer must not be cut before.

@@ -17,8 +17,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from anvil_tui.core.secrets import OptionalSecretRef
-
 RECIPE_SCHEMA = "anvil.recipe/1"
 
 
@@ -137,12 +135,11 @@ class Launch(Table):
     cpus: Annotated[float, Field(gt=0)] | None = None
     start_deadline_s: Positive = 600
     stop_grace_s: Positive = 30
-    api_key: OptionalSecretRef = ""
 
     @model_validator(mode="after")
     def _sound(self) -> Launch:
         secrets = [
-            f"env.{name} looks like a secret: recipes hold none; mount a file or use launch.api_key"
+            f"env.{name} looks like a secret: recipes hold none; mount a file that holds it"
             for name, value in self.env.items()
             if _SECRET_NAME.search(name) and value
         ]

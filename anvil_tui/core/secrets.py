@@ -20,12 +20,7 @@ def _check(text: str) -> str:
     return text
 
 
-def _check_optional(text: str) -> str:
-    return text and _check(text)
-
-
 SecretRef = Annotated[str, AfterValidator(_check)]
-OptionalSecretRef = Annotated[str, AfterValidator(_check_optional)]
 
 
 @dataclass(frozen=True, slots=True)

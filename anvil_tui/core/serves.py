@@ -20,9 +20,16 @@ from anvil_tui.core.readiness import readiness
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.times import age_s, parse_time
-from anvil_tui.core.world import Phase, Serve, ServeRecord, World
+from anvil_tui.core.world import (
+    DIGEST_LABEL,
+    OPERATION_LABEL,
+    RECIPE_LABEL,
+    Phase,
+    Serve,
+    ServeRecord,
+    World,
+)
 
-OPERATION_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe-digest"
 LOOP_RESTARTS, LOOP_UPTIME_S = 3, 60.0
 
 Position = Literal["incumbent", "rollback", "candidate", "foreign"]
@@ -59,7 +66,7 @@ def seat_of(world: World, container: Container) -> Seat | None:
     if record:
         recipe = world.exact_recipe(record.recipe_digest, record.recipe_id)
         return Seat(recipe, record.port, record.slot, record.role) if recipe else None
-    made = world.exact_recipe(container.labels.get(DIGEST_LABEL, ""), container.labels.get("anvil.recipe", ""))
+    made = world.exact_recipe(container.labels.get(DIGEST_LABEL, ""), container.labels.get(RECIPE_LABEL, ""))
     if made is None:
         return None
     for role in world.workspace.roles:

@@ -19,6 +19,9 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.workspace import Workspace
 
+OPERATION_LABEL, RECIPE_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe", "anvil.recipe-digest"
+"""Labels of every container that an operation makes: who made it, and the exact recipe it was made of."""
+
 
 class Phase(StrEnum):
     ABSENT = "absent"

@@ -16,7 +16,7 @@ from anvil_tui.core.plan import Step
 from anvil_tui.core.vram import gpus_free
 from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.ports import ContainerSpec
-from anvil_tui.service.run import DIGEST_LABEL, OP_LABEL, RECIPE_LABEL, Run
+from anvil_tui.service.run import Run
 
 Seen = dict[str, Any]
 
@@ -60,7 +60,7 @@ def create(run: Run, step: Step) -> None:
             env=launch.env,
             mounts=mounts,
             labels={
-                OP_LABEL: run.operation,
+                OPERATION_LABEL: run.operation,
                 RECIPE_LABEL: recipe.id,
                 DIGEST_LABEL: recipe.digest(),
                 "anvil.generation": str(run.generation),
@@ -207,7 +207,7 @@ def serve_record(run: Run, args: Mapping[str, Any], have: Mapping[str, ServeReco
         slot=args["slot"],
         port=args["port"],
         served_name=recipe.served_name,
-        made_by=container.labels.get(OP_LABEL, run.operation),
+        made_by=container.labels.get(OPERATION_LABEL, run.operation),
         exclusive=recipe.exclusive,
     )
     return qualified(run, fresh, suite) if suite else fresh

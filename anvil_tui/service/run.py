@@ -10,10 +10,9 @@ from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError, EffectFailed, NotFound
 from anvil_tui.core.plan import Plan, Step
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.world import OPERATION_LABEL
 from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
-
-OP_LABEL, RECIPE_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe", "anvil.recipe-digest"
 
 POLL_S = 0.1
 
@@ -73,10 +72,10 @@ class Run:
                 return self.box.containers.inspect(args["container"])
             except NotFound:
                 return None
-        mine = [c for c in self.box.containers.list() if c.labels.get(OP_LABEL) == self.operation]
+        mine = [c for c in self.box.containers.list() if c.labels.get(OPERATION_LABEL) == self.operation]
         if len(mine) > 1:
             raise EffectFailed(
-                f"{len(mine)} containers carry the label {OP_LABEL}={self.operation}; there may be one"
+                f"{len(mine)} containers carry the label {OPERATION_LABEL}={self.operation}; there may be one"
             )
         return mine[0] if mine else None
 

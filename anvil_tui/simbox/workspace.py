@@ -145,9 +145,9 @@ def create_body(recipe: Recipe, port: int, uuids: Mapping[str, str]) -> dict[str
         "Env": [f"{k}={v}" for k, v in launch.env.items()],
         "StopTimeout": launch.stop_grace_s,
         "Labels": {
-            "anvil.op": OPERATION,
-            "anvil.recipe": recipe.id,
-            "anvil.recipe-digest": recipe.digest(),
+            OPERATION_LABEL: OPERATION,
+            RECIPE_LABEL: recipe.id,
+            DIGEST_LABEL: recipe.digest(),
             "anvil.generation": "1",
         },
         "HostConfig": {

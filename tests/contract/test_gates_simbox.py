@@ -25,6 +25,7 @@ from anvil_tui.core.gates import FailureClass, GateResult, Suite, Verdict
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
+from anvil_tui.simbox.workspace import ALIASES
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +59,8 @@ class Sim:
         control = DockerControl(self.url)
         control.stop(self.target.container_id, 30)
         spec = ContainerSpec(
-            f"{recipe.id}-test", recipe.image.ref, recipe.filled_argv(self.target.port, ALIASES), recipe.launch.entrypoint,
+            f"{recipe.id}-test", recipe.image.ref, recipe.filled_argv(self.target.port, ALIASES),
+            recipe.launch.entrypoint,
             env=recipe.launch.env, gpu_uuids=tuple(self.roles[role] for role in recipe.gpus.select),
         )  # fmt: skip
         container_id = control.create(spec)

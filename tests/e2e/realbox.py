@@ -17,7 +17,6 @@ from anvil_tui.adapters.toml_files import load_workspace
 from anvil_tui.core.box import Container, Gateway
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.world import BoxRecord
-from anvil_tui.service.run import OP_LABEL, RECIPE_LABEL
 
 
 class RealBox:
@@ -40,7 +39,7 @@ class RealBox:
         return json.loads(ran.stdout) if ran.stdout.strip() else None
 
     def ours(self) -> list[Container]:
-        return [c for c in self.docker.list() if OP_LABEL in c.labels]
+        return [c for c in self.docker.list() if OPERATION_LABEL in c.labels]
 
     def running(self) -> list[str]:
         """Recipe ids of our running containers."""

@@ -71,7 +71,7 @@ def test_a_served_name_that_looks_like_a_placeholder_is_not_filled_again() -> No
         ({"gpus": {"select": ("x", "x")}}, "names a GPU twice"),
         ({"launch": {"argv": ("{port}",), "env": {"HF_TOKEN": "x"}}}, "looks like a secret"),
         ({"launch": {"argv": ("{port}",), "env": {"A B": "x"}}}, "name of a variable"),
-        ({"launch": {"argv": ("{port}",), "api_key": "sk-123"}}, "reference to a secret"),
+        ({"launch": {"argv": ("{port}",), "api_key": "env:ENGINE_KEY"}}, "launch.api_key\n  Extra inputs"),
         ({"envelope": {"context_tokens": 127, "max_output_tokens": 1, "concurrency": 1}}, "128"),
         ({"envelope": {"context_tokens": 1024, "max_output_tokens": 2048, "concurrency": 1}}, "larger than"),
         ({"envelope": {"context_tokens": 1024, "max_output_tokens": 8, "concurrency": 0}}, "greater than"),

@@ -36,7 +36,7 @@ class BoxFile:
             raise BadFile(
                 str(self._path),
                 f"is damaged ({why}); the last good copy is {self._path.name}.last: compare it with "
-                f"`docker ps -a --filter label={OPERATION_LABEL}` and put it back",
+                "`docker ps -a --filter label=anvil.op` and put it back",
             ) from why
 
     def write(self, record: BoxRecord) -> None:

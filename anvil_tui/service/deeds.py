@@ -14,7 +14,7 @@ from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError, EffectFailed
 from anvil_tui.core.plan import Step
 from anvil_tui.core.vram import gpus_free
-from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
+from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.run import Run
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
+from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
 
 BOX, ROLE = "fakoli-dark", "primary"
 ALIASES = ("llm.primary", "llm.secondary", "llm.auxiliary", "llm.voice", "vision.general", "vision.ocr")

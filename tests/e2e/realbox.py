@@ -16,7 +16,7 @@ from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.toml_files import load_workspace
 from anvil_tui.core.box import Container, Gateway
 from anvil_tui.core.journal import OperationView
-from anvil_tui.core.world import BoxRecord
+from anvil_tui.core.world import OPERATION_LABEL, RECIPE_LABEL, BoxRecord
 
 
 class RealBox:

@@ -1,4 +1,4 @@
-"""Memory, swap, disk and load of the machine that the console runs on, through psutil."""
+"""Memory, swap, disk and load of the box, through psutil where the box is this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 from anvil_tui.core.box import Host
 from anvil_tui.core.reading import Reading
-from anvil_tui.ports import Clock
+from anvil_tui.ports import Clock, HostReader
 
 T = TypeVar("T")
 
@@ -50,3 +50,21 @@ class PsutilHost:
             load[0] if load else None, psutil.cpu_count(),
         )  # fmt: skip
         return Reading.known(host, now_s, "host")
+
+
+class RemoteHost:
+    """`ports.HostReader` of a box behind ssh: unknown with its reason, for this machine's figures are not its own."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self._url, self._clock = url, clock
+
+    def read(self) -> Reading[Host]:
+        reason = f"the box is reached over {self._url}; only this machine's own figures can be read"
+        return Reading.unknown(reason, "host", self._clock.monotonic_s())
+
+
+def host_reader(containers_url: str, workspace: Path, clock: Clock) -> HostReader:
+    """The reader of the machine on which the container engine runs."""
+    return (
+        RemoteHost(containers_url, clock) if containers_url.startswith("ssh://") else PsutilHost(workspace, clock)
+    )

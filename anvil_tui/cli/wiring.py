@@ -13,7 +13,7 @@ from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
-from anvil_tui.adapters.host import PsutilHost
+from anvil_tui.adapters.host import host_reader
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.openai_client import OpenAIClient
@@ -66,7 +66,7 @@ def open_box(directory: Path) -> Box:
         engines=engines,
         gateway=HaproxyReader(directory, workspace.gateway, workspace.roles),
         gpus=gpus,
-        host=PsutilHost(directory, clock),
+        host=host_reader(workspace.containers.url, directory, clock),
         chat=chat,
         conductor=Conductor(chat, engines, containers, gpus, clock),
         store=BoxFile(state),

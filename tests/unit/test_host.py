@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from anvil_tui.adapters.host import PsutilHost
+from anvil_tui.adapters.host import PsutilHost, host_reader
 
 
 class Clock:
@@ -34,3 +34,10 @@ def test_a_missing_shm_is_not_available_and_costs_nothing_else(tmp_path: Path) -
     reading = PsutilHost(tmp_path, Clock(), shm=tmp_path / "absent").read()
     assert reading.ok and reading.value is not None
     assert reading.value.shm_total is None and reading.value.disk_total is not None
+
+
+def test_a_box_reached_over_ssh_is_not_this_machine(tmp_path: Path) -> None:
+    reading = host_reader("ssh://ops@box-1", tmp_path, Clock()).read()
+    assert (reading.state, reading.value, reading.at_s) == ("unknown", None, 12.5)
+    assert "ssh://ops@box-1" in reading.reason and "this machine" in reading.reason
+    assert host_reader("unix:///var/run/docker.sock", tmp_path, Clock()).read().ok

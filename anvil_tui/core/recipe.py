@@ -228,6 +228,10 @@ class Reserve(Table):
             raise ValueError(f"{absent[0]} is missing: a waiver has a date, a reason and a scope")
         return self
 
+    def needed_mib(self, box_mib: int) -> int:
+        """MiB that count on a box whose own policy is `box_mib`: a recipe may ask for more, never for less."""
+        return max(self.mib_per_gpu, box_mib)
+
 
 class Licence(Table):
     boundary: Literal["unrestricted", "noncommercial", "evaluation", "unreviewed"] = "unreviewed"

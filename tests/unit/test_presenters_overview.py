@@ -95,6 +95,12 @@ class TestGpus:
         assert "compute-a  glm53-393k-c1" in text
         assert "61 °C" in text and "287/300 W" in text
 
+    def test_the_boxs_larger_reserve_counts_as_the_gate_counts_it(self) -> None:
+        calm = worlds.calm()
+        policies = calm.workspace.policies.model_copy(update={"reserve_mib": 4096})
+        strict = replace(calm, workspace=calm.workspace.model_copy(update={"policies": policies}))
+        assert "reserve 4,096 SHORT 1,553, waived 09-02" in said(gpus.panel, strict)
+
     def test_lost_is_a_word_and_the_other_card_stays(self) -> None:
         text = said(gpus.panel, worlds.degraded())
         assert "LOST GPU is lost" in text

@@ -94,6 +94,12 @@ def test_a_record_may_lack_what_a_load_needs_and_says_why() -> None:
     assert made.image.ref == ""
 
 
+def test_the_reserve_that_counts_is_the_larger_of_the_recipe_and_the_box() -> None:
+    own = recipe(reserve={"mib_per_gpu": 3072}).reserve
+    assert (own.needed_mib(0), own.needed_mib(1024), own.needed_mib(4096)) == (3072, 3072, 4096)
+    assert recipe().reserve.needed_mib(512) == 512
+
+
 def test_the_newest_decision_is_the_last_of_its_day() -> None:
     def decided(status: str, day: int) -> dict[str, Any]:
         return {"status": status, "date": date(2026, 9, day), "reason": "r"}

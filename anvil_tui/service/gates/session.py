@@ -44,7 +44,7 @@ class GateTarget:
 
     @property
     def reserve_needed_mib(self) -> int:
-        return max(self.recipe.reserve.mib_per_gpu, self.reserve_mib)
+        return self.recipe.reserve.needed_mib(self.reserve_mib)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,8 @@ def reserve(world: World, gpu: Gpu) -> list[Cell]:
     """The reserve that counts here, and in words when free memory is below it."""
     owners = owners_of(world, gpu)
     rule = owners[0].recipe.reserve if owners and owners[0].recipe else None
-    asked = rule.mib_per_gpu if rule else world.workspace.policies.reserve_mib
+    box_mib = world.workspace.policies.reserve_mib
+    asked = rule.needed_mib(box_mib) if rule else box_mib
     waived = f", waived {rule.waived_on:%m-%d}" if rule and rule.waived_on else ""
     cells = [Cell("reserve ", "dim"), Cell(f"{asked:,}", "text")]
     if gpu.free_bytes is not None and gpu.free_bytes < asked * MIB:

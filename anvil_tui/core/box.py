@@ -169,6 +169,7 @@ class Engine:
 
     `kv_used` is a fraction; it may exceed 1 when the engine says so. `progress` is a counter of
     tokens or iterations that only grows while the engine works; None where the engine has none.
+    `gpu_layers` is (on GPUs, all) as the start-up log tells it.
     `metrics` says `on`, `off` (a setting, not an outage) or `error`.
     """
 
@@ -185,6 +186,7 @@ class Engine:
     preempted: float | None = None
     slots: int | None = None
     version: str | None = None
+    gpu_layers: tuple[int, int] | None = None
     metrics: Literal["on", "off", "error", "unknown"] = "unknown"
 
 

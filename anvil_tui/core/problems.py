@@ -59,6 +59,19 @@ def _serves(world: World) -> Iterator[str]:
             yield f"foreign container {s.container.name} ({s.container.id[:12]}): {s.why}"
         if s.container.oom_killed and s.container.running:
             yield f"{s.name}: a process in it was OOM-killed since its start"
+        if fallen := _fell_back(s):
+            yield f"{s.name} ({s.container.id[:12]}) {fallen}"
+
+
+def _fell_back(serve: Serve) -> str:
+    """An engine that was given GPUs and computes on the CPU instead: it answers, far too slowly."""
+    engine = serve.engine.value
+    if engine is None or engine.gpu_layers is None or serve.recipe is None or not serve.recipe.gpus.select:
+        return ""
+    on, of = engine.gpu_layers
+    if on >= of:
+        return ""
+    return f"{'partly_on_gpu' if on else 'not_on_gpu'}: {on} of {of} layers are on GPUs, says its start-up log"
 
 
 def _takes(serve: Serve, uuids: set[str]) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from anvil_tui.core.box import Container, Engine, KvCapacity
-from anvil_tui.core.engine_log import LoadPhase, load_phase
+from anvil_tui.core.engine_log import LoadPhase, gpu_layers, load_phase
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.kv_log import capacity
 from anvil_tui.core.progress import advance
 from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.serves import Seat, seat_of
 from anvil_tui.core.world import World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader
@@ -22,12 +23,20 @@ LOADING_LINES = 200
 STARTUP_LINES = 50_000
 
 
+@dataclass(frozen=True, slots=True)
+class _StartUp:
+    """What only the start-up log tells of one start."""
+
+    pool: KvCapacity | None = None
+    layers: tuple[int, int] | None = None
+
+
 class EngineProbe:
     """Reads engines into the store: the reading, its trail over time, and where a load is."""
 
     def __init__(self, store: Store, engines: EngineReader, containers: ContainerReader, clock: Clock) -> None:
         self._store, self._engines, self._containers, self._clock = store, engines, containers, clock
-        self._pools: dict[tuple[str, str | None], KvCapacity | None] = {}
+        self._starts: dict[tuple[str, str | None], _StartUp] = {}
 
     def seated(self) -> dict[str, tuple[Container, Seat]]:
         """Running containers of ours whose port and kind are known, by id."""
@@ -45,14 +54,15 @@ class EngineProbe:
         phase = None
         if engine.http != "ready":
             phase = self._phase(container, seat)
-        elif engine.capacity is None:
-            engine = replace(engine, capacity=self._pool(container, seat))
+        elif engine.capacity is None or _may_fall_back(seat):
+            start = self._start_up(container, seat)
+            engine = replace(engine, capacity=engine.capacity or start.pool, gpu_layers=start.layers)
         self._store.change(lambda w: _changed(w, container, engine, phase, now_s))
         return True
 
     def forget(self, kept: Mapping[str, object]) -> None:
         """Drop what is known of engines that do not run any more."""
-        self._pools = {k: v for k, v in self._pools.items() if k[0] in kept}
+        self._starts = {k: v for k, v in self._starts.items() if k[0] in kept}
         self._store.change(
             lambda w: {
                 name: {i: v for i, v in getattr(w, name).items() if i in kept}
@@ -64,15 +74,15 @@ class EngineProbe:
         lines = self._lines(container.id, LOADING_LINES)
         return None if lines is None else load_phase(seat.recipe.engine, lines)
 
-    def _pool(self, container: Container, seat: Seat) -> KvCapacity | None:
-        """The pool from the start-up log, asked once for each start of the container."""
+    def _start_up(self, container: Container, seat: Seat) -> _StartUp:
+        """Asked once for each start of the container."""
         key = (container.id, container.started_at)
-        if key not in self._pools:
+        if key not in self._starts:
             lines = self._lines(container.id, STARTUP_LINES)
             if lines is None:
-                return None
-            self._pools[key] = capacity(seat.recipe.engine, lines)
-        return self._pools[key]
+                return _StartUp()
+            self._starts[key] = _StartUp(capacity(seat.recipe.engine, lines), gpu_layers(lines))
+        return self._starts[key]
 
     def _lines(self, container_id: str, tail: int) -> list[str] | None:
         """None when the log cannot be read; the engine's HTTP answers stand on their own."""
@@ -80,6 +90,11 @@ class EngineProbe:
             return [line.text for line in self._containers.logs(container_id, tail=tail)]
         except AnvilError:
             return None
+
+
+def _may_fall_back(seat: Seat) -> bool:
+    """llama.cpp goes on without its GPUs; the others end when theirs are missing."""
+    return seat.recipe.engine is EngineKind.LLAMACPP and bool(seat.recipe.gpus.select)
 
 
 def _changed(

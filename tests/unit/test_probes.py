@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.box import Container, Engine, Gateway, Gpu, GpuSnapshot, Host
+from anvil_tui.core.box import Container, Engine, Gateway, Gpu, GpuSnapshot, Host, KvCapacity
 from anvil_tui.core.errors import BadFile, NotFound, Unreachable
 from anvil_tui.core.happenings import EVENTS_KEPT
 from anvil_tui.core.history import push_gpus
@@ -199,6 +199,36 @@ def test_capacity_comes_from_the_start_up_log_once_per_start(rig: Rig) -> None:
     assert sum(a[0] == "log" for a in rig.box.asked) == 1
     capacity = world.engines[A].value.capacity  # type: ignore[union-attr]
     assert capacity is not None and capacity.tokens == 8192 and "log" in capacity.source
+
+
+@pytest.mark.parametrize(
+    ("layers", "select", "says"),
+    [
+        ("0/33", ("g",), "not_on_gpu: 0 of 33 layers"),
+        ("20/33", ("g",), "partly_on_gpu: 20 of 33 layers"),
+        ("33/33", ("g",), ""),
+        ("0/33", (), ""),
+    ],
+)
+def test_an_engine_that_fell_back_to_the_cpu_is_a_problem(
+    rig: Rig, layers: str, select: tuple[str, ...], says: str
+) -> None:
+    """ollama/ollama#15918: it answers, so only its start-up log tells."""
+    made = recipe("a", gpus={"select": select})
+    record = ServeRecord(A, "a", made.digest(), "i", "primary", "primary-a", 9131, "a", "OP")
+    known = replace(rig.box.values["engine"], capacity=KvCapacity(2048, "llamacpp /props"))
+    rig.box.values |= {
+        "engine": known,
+        "record": BoxRecord(1, {A: record}, {"primary": RoleRecord("primary", A)}),
+        "stored": {made.digest(): made},
+        "log": (LogLine(f"load_tensors: offloaded {layers} layers to GPU"),),
+    }
+    for _ in range(2):
+        world = rig.probes.once()
+    assert world.serves[0].phase is Phase.SERVING
+    found = [p for p in world.problems if "_on_gpu" in p]
+    assert len(found) == bool(says) and all(says in p and "a (aaaaaaaaaaaa)" in p for p in found)
+    assert sum(a[0] == "log" for a in rig.box.asked) == bool(select)
 
 
 def test_a_load_shows_where_its_log_is(rig: Rig) -> None:

@@ -21,6 +21,7 @@ from anvil_tui.core.gates import FailureClass, Gate, GateProgress, GateResult, S
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.ports import LogLine
+from anvil_tui.service.gates import operational
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
 from tests.support.scripted import DONE, SSE_HEAD, Scripted, Seen, Step, answer, chunk, scripted
 
@@ -62,7 +63,7 @@ class Box:
     engine: Engine = field(
         default_factory=lambda: Engine("vllm", "ready", served=("served",), context_tokens=4096)
     )
-    free_mib: int = 4000
+    free_mib: int | None = 4000
     gpu_state: Any = "ok"
 
     def inspect(self, container_id: str) -> Container:
@@ -79,7 +80,8 @@ class Gpus:
     box: Box
 
     def read(self) -> Reading[GpuSnapshot]:
-        gpu = Gpu(0, GPU, state=self.box.gpu_state, free_bytes=self.box.free_mib * MIB)
+        free = self.box.free_mib
+        gpu = Gpu(0, GPU, state=self.box.gpu_state, free_bytes=None if free is None else free * MIB)
         return Reading.known(GpuSnapshot("1", (gpu,)), time.monotonic(), "test")
 
 
@@ -170,7 +172,7 @@ FUNCTIONAL = suite(
 
 
 def test_a_good_serve_passes_everything(bench: Callable[..., Bench]) -> None:
-    made = bench(good)
+    made = bench(good, Box(lines=[LogLine("INFO fine", "2026-11-29T00:00:01Z")]))
     results = made.run(FUNCTIONAL)
     assert [(r.gate, r.verdict, r.reason) for r in results if r.verdict is not Verdict.PASSED] == []
     assert suite_passed(results)
@@ -402,6 +404,28 @@ def test_any_change_of_the_container_fails(
     assert words in state.reason
 
 
+@pytest.mark.parametrize("unknown", [{"restart_count": None}, {"oom_killed": None}])
+def test_a_container_that_does_not_tell_its_restarts_or_kills_proves_nothing(
+    bench: Callable[..., Bench], unknown: dict[str, Any]
+) -> None:
+    box = Box()
+    assert box.container
+    box.container = replace(box.container, **unknown)
+    state = only(bench, good, {"kind": "container-state"}, box=box)
+    assert (state.verdict, "does not tell" in state.reason) == (Verdict.UNVERIFIED, True)
+
+
+def test_a_log_without_a_line_and_a_log_cut_short_do_not_pass_as_whole(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = only(bench, good, {"kind": "log-audit"}, box=Box(lines=[]))
+    assert (empty.verdict, "no line" in empty.reason) == (Verdict.UNVERIFIED, True)
+    monkeypatch.setattr(operational, "LOG_TAIL", 2)
+    box = Box(lines=[LogLine("INFO fine", "2026-11-29T00:00:01Z")] * 2)
+    cut = only(bench, good, {"kind": "log-audit"}, box=box)
+    assert cut.verdict is Verdict.PASSED and "only the newest 2 lines were read" in cut.reason
+
+
 def test_the_log_audit_fails_on_fatal_lines_of_this_start_and_lists_suspects(bench: Callable[..., Bench]) -> None:
     fatal = "EngineCore encountered a fatal error."
     old, new = "2026-11-28T00:00:00Z", "2026-11-29T00:00:01Z"
@@ -454,6 +478,19 @@ def test_the_reserve_counts_lazy_allocation_and_a_waiver_changes_only_the_class(
 def test_a_reserve_that_cannot_be_read_is_no_shortfall(bench: Callable[..., Bench]) -> None:
     lost = only(bench, good, {"kind": "reserve"}, recipe(**GPU_RECIPE), Box(gpu_state="lost"))
     assert (lost.verdict, "cannot be read" in lost.reason) == (Verdict.ERRORED, True)
+
+
+def test_free_memory_that_is_no_longer_told_is_not_zero(bench: Callable[..., Bench]) -> None:
+    gates = suite({"kind": "reserve", "id": "early"}, {"kind": "smoke"}, {"kind": "reserve", "id": "late"})
+    box = Box(free_mib=4000)
+
+    def goes_blind(seen: Seen) -> Sequence[Step]:
+        box.free_mib = None
+        return good(seen)
+
+    early, _, late = bench(goes_blind, box).run(gates, recipe(**GPU_RECIPE))
+    assert (early.verdict, late.verdict) == (Verdict.PASSED, Verdict.UNVERIFIED)
+    assert "does not report its free memory" in late.reason
 
 
 def test_what_cannot_run_is_said_before_anything_starts(bench: Callable[..., Bench]) -> None:

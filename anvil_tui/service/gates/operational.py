@@ -59,7 +59,10 @@ def container_state(session: Session, gate: Gate) -> Finding:
         return _finding(Judged("errored", None, str(why)))
     keys = ("status", "started_at", "restart_count", "oom_killed", "exit_code")
     raw = {key: [getattr(began, key), getattr(now, key)] for key in keys}
-    return _finding(verdicts.check(_changed(began, now)), **raw)
+    changed = _changed(began, now)
+    if changed is None and (untold := [k for k in ("restart_count", "oom_killed") if None in raw[k]]):
+        return _finding(Judged("unverified", None, f"the daemon does not tell {' and '.join(untold)}"), **raw)
+    return _finding(verdicts.check(changed), **raw)
 
 
 def _changed(began: Container, now: Container) -> str | None:
@@ -69,7 +72,7 @@ def _changed(began: Container, now: Container) -> str | None:
         return f"the container is {now.status}, exit code {now.exit_code}"
     if now.started_at != began.started_at:
         return f"the container was started again at {now.started_at} (before: {began.started_at})"
-    if (now.restart_count or 0) != (began.restart_count or 0):
+    if None not in (now.restart_count, began.restart_count) and now.restart_count != began.restart_count:
         return f"restart count went from {began.restart_count} to {now.restart_count}"
     return None
 
@@ -93,7 +96,10 @@ def log_audit(session: Session, gate: Gate) -> Finding:
         newer = len(since(fatal, session.memory.get("began_ns")))
         note = f"{len(fatal)} fatal lines ({newer} since the gates began), first: {shown(fatal[0].text)}"
         return _finding(failed(FailureClass.CHECK, session.safe(note)), **raw)
+    if not lines:
+        return _finding(Judged("unverified", None, "the log holds no line since the container started"), **raw)
     note = f"{len(lines)} lines, none fatal; {len(suspect)} unknown lines look like errors"
+    note += "" if raw["whole"] else f"; only the newest {LOG_TAIL:,} lines were read"
     return _finding(Judged("ok", None, note), **raw)
 
 
@@ -123,7 +129,7 @@ def reserve(session: Session, gate: Gate) -> Finding:
         return _finding(Judged("errored", None, why))
     session.note_memory()
     need, recipe = session.target.reserve_needed_mib, session.target.recipe
-    if blind := [gpu.uuid for gpu in gpus if gpu.uuid not in session.least_free]:
+    if blind := [g.uuid for g in gpus if g.free_bytes is None or g.uuid not in session.least_free]:
         return _finding(Judged("unverified", None, f"{blind[0]} does not report its free memory"))
     free = {str(g.uuid): (g.free_bytes or 0) // MIB for g in gpus}
     least = {uuid: session.least_free[uuid] // MIB for uuid in free}

@@ -53,7 +53,7 @@ class PsutilHost:
 
 
 class RemoteHost:
-    """`ports.HostReader` of a box behind ssh: unknown with its reason, for this machine's figures are not its own."""
+    """`ports.HostReader` of a box behind ssh: unknown, for this machine's figures are not its own."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         self._url, self._clock = url, clock

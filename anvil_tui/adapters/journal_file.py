@@ -44,12 +44,16 @@ class JournalFile:
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
-                os.write(fd, line)
-                os.fsync(fd)
+                _write_whole(fd, line)
             finally:
                 os.close(fd)
         except OSError as why:
             raise EffectFailed(f"{self._path}: journal not written: {why.strerror}") from why
+
+    def damage(self) -> str:
+        raw = self._path.read_bytes() if self._path.exists() else b""
+        trouble = parse(raw)[1]
+        return f"{self._path}: {trouble}" if trouble else ""
 
     def _mend(self) -> tuple[int, str]:
         """Cut a torn last line off (kept beside), and find where the chain stands."""
@@ -66,6 +70,19 @@ class JournalFile:
         if not self._path.exists():
             return ()
         return parse(self._path.read_bytes())[0]
+
+
+def _write_whole(fd: int, line: bytes) -> None:
+    """All of the line on the disk, or none of it: a full disk must not leave half a record behind."""
+    before = os.fstat(fd).st_size
+    try:
+        written = 0
+        while written < len(line):
+            written += os.write(fd, line[written:])
+        os.fsync(fd)
+    except OSError:
+        os.ftruncate(fd, before)
+        raise
 
 
 def parse(raw: bytes) -> tuple[tuple[Record, ...], str]:
@@ -150,7 +167,9 @@ class OperationFolders:
         records, trouble = parse(path.read_bytes())
         view = fold(records)
         if view is None:
-            return self._planned(folder, trouble or "its journal holds no beginning")
+            return self._planned(
+                folder, trouble or ("its journal holds no beginning" if path.stat().st_size else "")
+            )
         view = replace(view, torn=trouble)
         self._cache[folder.name] = (mark, view)
         return view

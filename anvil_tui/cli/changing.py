@@ -16,7 +16,7 @@ from anvil_tui.core.facts import Facts
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.service.box import Box
-from anvil_tui.service.operation import Mode, prepare
+from anvil_tui.service.operation import Mode, accept, prepare
 from anvil_tui.service.planning import gather, plan
 
 
@@ -95,6 +95,10 @@ def _follow(args: argparse.Namespace, box: Box, operation: str, mode: Mode) -> i
         print(f"{view.outcome}: {view.kind} {view.target}" + (f" — {view.why}" if view.why else ""))
         for left in view.residue:
             print(f"left: {left}")
+        if view.outcome == "halted":
+            print(
+                f"go on: `anvil-tui operations show|resume|undo|accept {view.id}`; until then nothing else starts"
+            )
     return 3 if view.why.startswith("refused before step 1") else EXIT[view.outcome]
 
 
@@ -128,6 +132,10 @@ def operations(args: argparse.Namespace) -> int:
             box.operations.ask_cancel(view.id, args.reason)
             print(f"{view.id}: asked to stop; it goes back before its decision, and finishes after it")
             return 0
+        if args.action == "accept":
+            accept(box, view.id, args.reason or "no reason given")
+            print(f"{view.id}: accepted; new operations may start")
+            return 0
         return _recover(args, box, view)
     finally:
         box.gpus.close()
@@ -160,7 +168,7 @@ def _show_operation(args: argparse.Namespace, box: Box, view: OperationView) -> 
 
 
 def _recover(args: argparse.Namespace, box: Box, view: OperationView) -> int:
-    if view.outcome:
+    if view.outcome and view.state != "halted":
         raise Refused(f"operation {view.id} has ended ({view.outcome}); a new one is a new plan")
     if args.action == "undo" and view.decision == "forward":
         raise Refused(

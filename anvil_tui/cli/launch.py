@@ -39,6 +39,7 @@ def spawn(box: Box, operation: str, mode: Mode) -> subprocess.Popen[bytes]:
     if holder:
         raise Refused(f"the box is being changed by operation {holder.operation}, pid {holder.pid}")
     log = Path(box.directory) / "state" / "operations" / operation / "process.log"
+    log.touch(mode=0o600)
     with log.open("ab") as out:
         return subprocess.Popen(
             [sys.executable, "-m", "anvil_tui.cli.operate", box.directory, operation, mode],

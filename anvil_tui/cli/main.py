@@ -10,6 +10,7 @@ from pathlib import Path
 from anvil_tui import __version__
 from anvil_tui.core.errors import AnvilError
 
+ACTIONS = ("list", "show", "resume", "undo", "cancel", "accept")
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -21,11 +22,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AnvilError as why:
         print(f"anvil-tui: {why}", file=sys.stderr)
         return why.exit_code
+    except BrokenPipeError:
+        return 0
+    except OSError as why:
+        print(f"anvil-tui: {why.filename or 'a file'}: {why.strerror or why}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("anvil-tui: interrupted; a running operation goes on: `anvil-tui operations list`", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        return 0
 
 
 def _lazy(module: str, name: str) -> Command:
@@ -105,14 +109,20 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     _drain_options(rollback)
 
 
+def _seconds(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds of 1 or more")
+    return int(text)
+
+
 def _drain_options(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--timeout", type=int, metavar="S", help="drain deadline in seconds")
+    verb.add_argument("--timeout", type=_seconds, metavar="S", help="drain deadline in seconds")
     verb.add_argument("--sever", action="store_true", help="cut what is left at the deadline")
 
 
 def _add_operations(verbs: Verbs) -> None:  # type: ignore[valid-type]
-    made = _verb(verbs, "operations", "list, show, resume, undo or cancel operations", "changing", "operations")
-    made.add_argument("action", choices=("list", "show", "resume", "undo", "cancel"), nargs="?", default="list")
+    made = _verb(verbs, "operations", f"{', '.join(ACTIONS)}: past and open operations", "changing", "operations")
+    made.add_argument("action", choices=ACTIONS, nargs="?", default="list")
     made.add_argument("operation", nargs="?", default="")
     made.add_argument("--reason", default="")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anvil_tui.core.box import GpuSnapshot
+from anvil_tui.core.box import MIB, GpuSnapshot
 from anvil_tui.core.errors import Refused
 from anvil_tui.core.facts import Facts, alias_text
 from anvil_tui.core.gates import Suite
@@ -150,6 +150,8 @@ class Draft:
         if not uuids or snapshot is None:
             return
         wanted = tuple(sorted(uuids))
+        for why in too_small(snapshot, wanted, recipe.gpus.need_free_mib):
+            self.refuse(f"{recipe.id} can never start here: {why}")
         self.memory = memory_text(snapshot, wanted)
         if not gone:
             for why in gpus_free(snapshot, wanted, 0) if recipe.exclusive else ():
@@ -223,19 +225,26 @@ class Draft:
         self.step(name, "stop", f"stop {serve.recipe_id} ({serve.container_id[:12]}), keep its container",
                   grace + 60, container=serve.container_id, grace_s=grace)  # fmt: skip
 
-    def free(self, serve: ServeRecord | None, need: Recipe | None = None, undo: str = "") -> None:
-        """Prove that the GPUs of what stopped (or of what starts next) are free."""
-        recipe = need or (self.exact(serve) if serve else None)
-        uuids = self.gpu_uuids(recipe) if recipe else ()
-        if not uuids or recipe is None:
-            return
-        limit = self.facts.workspace.policies.gpu_release_timeout_s
-        args = {"gpus": list(uuids), "need_free_mib": recipe.gpus.need_free_mib}
-        title = "prove that the GPUs are free"
-        if undo:
-            self.undo_step(undo, "free", title, limit, **args)
-        else:
-            self.step("free", "free", title, limit, **args)
+    def free(self, need: Recipe) -> None:
+        """Prove that the GPUs are free for what starts next."""
+        if args := self._free_args(need):
+            self.step("free", "free", "prove that the GPUs are free", self._release_s, **args)
+
+    def undo_free(self, old: ServeRecord) -> None:
+        """The same for the incumbent's return; not asked while it runs, since then it holds them itself."""
+        if args := self._free_args(self.exact(old)):
+            self.undo_step("free", "free", "prove that the GPUs are free for the incumbent", self._release_s,
+                           **args, unless_running=old.container_id)  # fmt: skip
+
+    @property
+    def _release_s(self) -> int:
+        return self.facts.workspace.policies.gpu_release_timeout_s
+
+    def _free_args(self, recipe: Recipe) -> dict[str, Any]:
+        """`alone`: an exclusive serve wants no other process on its GPUs; another one wants its memory."""
+        uuids = self.gpu_uuids(recipe)
+        need = recipe.gpus.need_free_mib
+        return {"gpus": list(uuids), "need_free_mib": need, "alone": recipe.exclusive} if uuids else {}
 
     def gates(self, suite: Suite, judged: Recipe, /, **ref: Any) -> None:
         for gate, why in self.unrunnable(suite, judged).items():
@@ -251,7 +260,7 @@ class Draft:
     def verify(self, role: Role, serve: ServeRecord | Candidate, name: str = "verify") -> None:
         recipe = serve.recipe if isinstance(serve, Candidate) else self.exact(serve)
         args = {
-            "aliases": list(role.aliases), "slot": serve.slot, "recipe": recipe.id,
+            "aliases": list(role.aliases), "slot": serve.slot, "port": serve.port, "recipe": recipe.id,
             "digest": recipe.digest(), "requests": self.facts.workspace.policies.verify_requests,
         }  # fmt: skip
         title = "verify through the gateway: exact identity, real completions"
@@ -276,16 +285,29 @@ class Draft:
         where = ", ".join(sorted(set(before.values())))
         self.undo_step("aliases", "point", f"aliases back to {where}", 30, targets=before)
 
-    def undo_candidate(self, c: Candidate, keep: bool = False) -> None:
+    def undo_candidate(self, c: Candidate) -> None:
         """Stop what this operation started; remove it if this operation also made it."""
         if c.running:
             return
         grace = c.recipe.launch.stop_grace_s
         self.undo_step("stop-candidate", "stop", f"stop the candidate {c.recipe.id}, keep its log", grace + 60,
                        **c.ref, grace_s=grace, absent_ok=True)  # fmt: skip
-        self.free(None, c.recipe, undo="free")
-        if not c.kept and not keep:
+
+    def undo_created(self, c: Candidate) -> None:
+        if not c.kept:
             self.undo_step("remove", "remove", "remove the candidate's container", 60, created=True)
+
+    def undo_record(self, role: Role, c: Candidate) -> None:
+        """Who held the role before, and the ladder as it was; a candidate made here is forgotten."""
+        old = self.facts.incumbent(role)
+        args = {"role": role.name, "incumbent": old.container_id if old else "", "ladder": list(self.ladder(role))}
+        self.undo_step("record", "record", f"record of {role.name} as it was", 30, **args, forget_made=not c.kept)
+
+    def undo_start(self, old: ServeRecord) -> None:
+        """The incumbent runs and proves itself; nothing is done when it never stopped."""
+        self.undo_step("start-incumbent", "start", f"start {old.recipe_id} ({old.container_id[:12]}) again", 120,
+                       container=old.container_id, port=old.port)  # fmt: skip
+        self.ready(old, "undo:ready")
 
     def plan(self) -> Plan:
         word = last_segment(self.confirm_word)
@@ -304,6 +326,16 @@ def last_segment(name: str) -> str:
     while len(word) < 4 and parts:
         word = parts.pop(-2) + parts.pop() + word if len(parts) > 1 else parts.pop() + word
     return word
+
+
+def too_small(snapshot: GpuSnapshot, uuids: tuple[str, ...], need_mib: int) -> list[str]:
+    """The named GPUs whose whole memory is less than one rank needs; n/a is not too small."""
+    rows = (g for g in snapshot.gpus if g.uuid in uuids and g.total_bytes is not None)
+    return [
+        f"GPU {g.index} has {(g.total_bytes or 0) // MIB:,} MiB in all, {need_mib:,} are needed free"
+        for g in rows
+        if (g.total_bytes or 0) // MIB < need_mib
+    ]
 
 
 def memory_text(snapshot: GpuSnapshot, uuids: tuple[str, ...]) -> str:

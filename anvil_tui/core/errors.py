@@ -43,9 +43,9 @@ class Unreachable(AnvilError):
 
 
 class NotFound(AnvilError):
-    """The target answered: the thing asked for does not exist there."""
+    """What was named does not exist: a recipe, a suite, a serve, an operation."""
 
-    exit_code = 4
+    exit_code = 2
 
 
 class EffectFailed(AnvilError):

@@ -11,8 +11,8 @@ from anvil_tui.core.errors import NotFound, Refused
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.workspace import Role, Slot, Workspace
-from anvil_tui.core.world import BoxRecord, ServeRecord
+from anvil_tui.core.workspace import Role, Workspace
+from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class Facts:
     def running_serves(self) -> list[ServeRecord]:
         return [s for s in self.record.serves.values() if self.running(s)]
 
-    def free_slot(self, role: Role) -> Slot | None:
-        """A slot of the role that no running serve of ours occupies."""
-        taken = {s.slot for s in self.running_serves()}
-        return next((s for s in role.slots if s.name not in taken), None)
+    def strays(self) -> list[Container]:
+        """Running containers that an operation of ours made and the record does not know."""
+        ours = (c for c in self.containers.values() if c.running and OPERATION_LABEL in c.labels)
+        return [c for c in ours if c.id not in self.record.serves]
 
     def aliases(self, role: Role) -> dict[str, str]:
         """Where the role's aliases point now; an alias the gateway does not know is `none`."""

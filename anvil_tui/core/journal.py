@@ -80,6 +80,18 @@ class OperationView:
     last_note: str = ""
     alive: bool = False
     torn: str = ""
+    accepted: bool = False
+
+    @property
+    def needs_person(self) -> bool:
+        """Begun and not at a good end: nothing else may start until it is resumed, undone or accepted."""
+        if self.accepted:
+            return False
+        return (
+            bool(self.torn and not self.outcome)
+            or self.outcome == "halted"
+            or bool(self.started_at and not self.outcome)
+        )
 
     @property
     def state(self) -> str:
@@ -125,8 +137,8 @@ def _next(view: OperationView, record: Record) -> OperationView:
             return replace(_with_step(view, record, "failed"), last_note=str(d.get("why", "")))
         case "note" | "progress":
             changed = replace(view, last_note=str(d.get("text", "")))
-            if "pid" in d:
-                changed = replace(changed, pid=d["pid"])
+            if "pid" in d:  # somebody took it up again: what ended it before is no end
+                changed = replace(changed, pid=d["pid"], outcome=None, ended_at=None, why="", residue=())
             return _with_note(changed, record.step, str(d.get("text", ""))) if record.step else changed
         case "gate":
             return _with_gate(view, d)
@@ -135,7 +147,7 @@ def _next(view: OperationView, record: Record) -> OperationView:
         case "end":
             return replace(
                 view, outcome=d["outcome"], ended_at=record.at, why=str(d.get("why", "")),
-                residue=tuple(d.get("residue", ())),
+                residue=tuple(d.get("residue", ())), accepted=bool(d.get("accepted")),
             )  # fmt: skip
         case _:
             return view

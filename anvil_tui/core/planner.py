@@ -14,6 +14,7 @@ from anvil_tui.core.gates import Suite
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.switch import plan_promote, plan_rollback
+from anvil_tui.core.world import OPERATION_LABEL
 
 Unrunnable = Callable[[Suite, Recipe], Mapping[str, str]]
 
@@ -23,9 +24,15 @@ def make_plan(intent: Intent, facts: Facts, unrunnable: Unrunnable) -> Plan:
     draft = Draft(intent, facts, unrunnable)
     if facts.unfinished:
         draft.refuse(
-            f"operation {facts.unfinished} is not finished: "
-            f"`anvil-tui operations resume {facts.unfinished}` or `undo` it first"
+            f"operation {facts.unfinished} has no good end: `anvil-tui operations resume {facts.unfinished}` or "
+            "`undo` it; when you have seen to it yourself, `operations accept` it"
         )
+    if intent.verb in ("load", "promote", "rollback"):
+        for stray in facts.strays():
+            draft.refuse(
+                f"container {stray.name} ({stray.id[:12]}) runs, made by {stray.labels[OPERATION_LABEL]}, "
+                "and is not on record: resume or undo that operation, or stop the container"
+            )
     if not facts.gateway.file_equal:
         draft.refuse("the gateway's alias file and its running map differ: run `anvil-tui gateway install`")
     _PLANS[intent.verb](draft)
@@ -53,6 +60,9 @@ def _load(d: Draft) -> None:
     d.decide("the serve is ready")
     d.record_serve(candidate)
     d.undo_candidate(candidate)
+    if not candidate.kept:
+        d.undo_step("record", "record", "forget the serve", 30, forget_made=True)
+    d.undo_created(candidate)
     d.interrupts = "nothing: no alias moves"
     d.outage = "none"
     d.rollback = "unload stops it; its container is removed if the load fails"
@@ -64,25 +74,25 @@ def _unload(d: Draft) -> None:
     role = d.facts.role(serve.role)
     d.title = f"unload {serve.recipe_id} ({serve.container_id[:12]})"
     d.target(role=role.name, serve=serve)
-    live = any(target == serve.slot for target in d.facts.aliases(role).values()) and d.facts.running(serve)
-    d.on_failure = "undone: aliases back, the serve keeps serving"
+    d.on_failure = "undone: aliases back, the serve keeps serving; nothing is cut"
     if not d.facts.running(serve):
         return _remove_kept(d)
+    holds = d.facts.incumbent(role) == serve
+    live = holds or any(target == serve.slot for target in d.facts.aliases(role).values())
     if live:
         d.hold(role)
-        d.drain(serve)
         d.confirm_word = serve.served_name
         d.interrupts = f"{alias_text(role.aliases)}: 503 with Retry-After from then on; nothing else serves them"
         d.outage = "until something is promoted to the role"
     else:
-        d.interrupts, d.outage = "nothing: no alias points at it", "none"
+        d.interrupts, d.outage = "nothing: no alias points at it; what it still answers may finish", "none"
+    d.drain(serve)
     d.undo_aliases(role)
-    d.decide("nothing is in flight" if live else "no alias points at it")
+    d.decide("nothing is in flight")
     if live:
         d.point(role, "none", "close-aliases", "answer 503: nothing serves this role")
     d.stop(serve, "stop")
-    d.free(serve)
-    if live:
+    if holds:
         d.record_role(role, incumbent="", ladder=(serve.container_id, *d.ladder(role)))
     d.rollback = f"the container is kept: `load {serve.recipe_id}` or `rollback` starts it again"
 
@@ -112,6 +122,9 @@ def _qualify(d: Draft) -> None:
     if not d.facts.running(serve):
         d.refuse(f"{serve.recipe_id} is not running: `load {serve.recipe_id}` first")
     d.gates(suite, recipe, container=serve.container_id)
+    d.undo_step(
+        "record", "record", "the earlier qualification no longer counts", 30, unqualified=serve.container_id
+    )
     d.decide("every gate passed")
     d.step("record", "record", "record the qualification", 30, qualified=serve.container_id, suite=suite.id)
     d.interrupts = "nothing; requests of the gates share the engine with whatever it serves"

@@ -29,8 +29,10 @@ def plan_promote(d: Draft) -> None:
     d.target(role=role.name, recipe=recipe, serve=kept, suite=suite)
     _rollback_exists(d, old)
     candidate = d.candidate(recipe, role, kept, taken_slot=old.slot if old else "")
-    if candidate.running and kept and d.facts.workspace.policies.require_qualified and not kept.qualified_by:
-        d.refuse(f"{recipe.id} is loaded but not qualified: `qualify {recipe.id} --suite {suite.id}` first")
+    asked = candidate.running and d.facts.workspace.policies.require_qualified
+    if asked and kept and kept.qualified_suite != suite.id:
+        had = f"qualified only by suite {kept.qualified_suite}" if kept.qualified_by else "not qualified"
+        d.refuse(f"{recipe.id} is loaded but {had}: `qualify {recipe.id} --suite {suite.id}` first")
     ladder = d.ladder(role)
     after = (old.container_id, *(x for x in ladder if x != old.container_id)) if old else ladder
     _switch(d, role, old, candidate, suite, [x for x in after if not kept or x != kept.container_id])
@@ -117,7 +119,7 @@ def _leave_first(d: Draft, role: Role, old: ServeRecord, need: Recipe) -> None:
     d.hold(role)
     d.drain(old)
     d.stop(old, "stop-incumbent")
-    d.free(old, need)
+    d.free(need)
 
 
 def _retire(d: Draft, old: ServeRecord) -> None:
@@ -129,19 +131,26 @@ def _retire(d: Draft, old: ServeRecord) -> None:
 
 
 def _way_back(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full: bool) -> None:
-    if full and old:
-        d.undo_step("way-back", "way-back", f"prove that {old.recipe_id} can start again", 30,
-                    container=old.container_id, candidate=c.serve_args)  # fmt: skip
-    d.undo_candidate(c, keep=True)
-    if full and old:
-        d.undo_step("start-incumbent", "start", f"start {old.recipe_id} ({old.container_id[:12]}) again", 120,
-                    container=old.container_id, port=old.port)  # fmt: skip
-        d.ready(old, "undo:ready")
+    """Nothing that serves is stopped before the incumbent is known to be able to; aliases never point at
+    what is being stopped."""
+    runs = old if old and d.facts.running(old) else None
+    if runs:
+        d.undo_step("way-back", "way-back", f"prove that {runs.recipe_id} can start again", 30,
+                    container=runs.container_id)  # fmt: skip
+    if full and runs:
+        d.undo_step("hold", "point", f"hold {alias_text(role.aliases)} unless {runs.recipe_id} runs", 30,
+                    targets=dict.fromkeys(role.aliases, "hold"), unless_running=runs.container_id)  # fmt: skip
+        d.undo_candidate(c)
+        d.undo_free(runs)
+    if runs:
+        d.undo_start(runs)
     d.undo_aliases(role)
-    if old and set(d.facts.aliases(role).values()) == {old.slot} and d.facts.running(old):
-        d.verify(role, old, "undo:verify")
-    if not c.kept:
-        d.undo_step("remove", "remove", "remove the candidate's container", 60, created=True)
+    if runs and set(d.facts.aliases(role).values()) == {runs.slot}:
+        d.verify(role, runs, "undo:verify")
+    if not (full and runs):
+        d.undo_candidate(c)
+    d.undo_record(role, c)
+    d.undo_created(c)
 
 
 def _describe(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full: bool) -> None:

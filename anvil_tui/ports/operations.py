@@ -15,6 +15,8 @@ class Journal(Protocol):
 
     def append(self, kind: RecordKind, step: str = "", /, **data: Any) -> Record: ...
     def records(self) -> tuple[Record, ...]: ...
+    def damage(self) -> str:
+        """What is wrong with the record, naming file and line; "" = whole. A torn last line is no damage."""
 
 
 class BoxStore(Protocol):

@@ -13,7 +13,8 @@ from typing import Any
 from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError, EffectFailed
 from anvil_tui.core.plan import Step
-from anvil_tui.core.vram import gpus_free
+from anvil_tui.core.recipe import EngineKind
+from anvil_tui.core.vram import fit, gpus_free
 from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.run import Run
@@ -81,7 +82,9 @@ def started(run: Run, step: Step) -> Seen | None:
 
 
 def start(run: Run, step: Step) -> None:
-    found = run.need_container(step.args)
+    found, port = run.need_container(step.args), step.args["port"]
+    if (light := run.box.engines.read(EngineKind.OPENAI, port).http) != "refused":
+        raise EffectFailed(f"port {port} answers already ({light}) and {found.id[:12]} does not run: whose is it?")
     run.controls.containers.start(found.id)
     process_gone(run, found.id)
 
@@ -128,16 +131,17 @@ def keep_log(run: Run, container: Container) -> None:
     """The log is evidence of why something is taken down; a log that cannot be read is said, not fatal."""
     try:
         lines = run.box.containers.logs(container.id, tail=5000)
+        run.box.operations.save(run.operation, f"{container.id[:12]}.log", "\n".join(line.text for line in lines))
     except AnvilError as why:
         run.journal.append("note", text=f"log of {container.id[:12]} not kept: {why}")
-        return
-    run.box.operations.save(run.operation, f"{container.id[:12]}.log", "\n".join(line.text for line in lines))
 
 
 # GPUs
 
 
 def freed(run: Run, step: Step) -> Seen | None:
+    if unless_running(run, step):
+        return {"held_by": "the incumbent, which runs"}
     reading = run.box.gpus.read()
     if not reading.ok or reading.value is None or held_by(run, step):
         return None
@@ -149,8 +153,17 @@ def held_by(run: Run, step: Step) -> str | None:
     reading = run.box.gpus.read()
     if not reading.ok or reading.value is None:
         return f"GPUs cannot be read: {reading.reason}"
-    why = gpus_free(reading.value, tuple(step.args["gpus"]), step.args["need_free_mib"])
-    return "; ".join(why) or None
+    uuids, need = tuple(step.args["gpus"]), step.args["need_free_mib"]
+    if not step.args["alone"]:
+        return "; ".join(fit(reading, uuids, need).reasons) or None
+    return "; ".join(gpus_free(reading.value, uuids, need)) or None
+
+
+def unless_running(run: Run, step: Step) -> bool:
+    """Whether the serve for whose sake the step would be done runs anyway."""
+    named = step.args.get("unless_running")
+    found = run.container({"container": named}) if named else None
+    return bool(found and found.running)
 
 
 def wait_free(run: Run, step: Step) -> None:
@@ -185,9 +198,15 @@ def applied(run: Run, step: Step, now: BoxRecord) -> BoxRecord:
         made = serve_record(run, args["serve"], serves, args.get("suite", ""))
         serves[made.container_id] = made
     if "qualified" in args:
-        serves[args["qualified"]] = qualified(run, serves[args["qualified"]], args["suite"])
+        serves[args["qualified"]] = qualified(
+            serves[args["qualified"]], args["suite"], run.operation, run.begun_at
+        )
+    if "unqualified" in args:
+        serves[args["unqualified"]] = qualified(serves[args["unqualified"]], "", "", "")
     if "forget" in args:
         serves.pop(args["forget"], None)
+    if args.get("forget_made"):
+        serves = {k: v for k, v in serves.items() if v.made_by != run.operation}
     if "role" in args:
         holder = args["incumbent"]
         incumbent = run.need_container(holder).id if isinstance(holder, Mapping) else holder
@@ -210,11 +229,11 @@ def serve_record(run: Run, args: Mapping[str, Any], have: Mapping[str, ServeReco
         made_by=container.labels.get(OPERATION_LABEL, run.operation),
         exclusive=recipe.exclusive,
     )
-    return qualified(run, fresh, suite) if suite else fresh
+    return qualified(fresh, suite, run.operation, run.begun_at) if suite else fresh
 
 
-def qualified(run: Run, serve: ServeRecord, suite: str) -> ServeRecord:
-    return replace(serve, qualified_by=run.operation, qualified_at=run.begun_at, qualified_suite=suite)
+def qualified(serve: ServeRecord, suite: str, by: str, at: str) -> ServeRecord:
+    return replace(serve, qualified_by=by, qualified_at=at, qualified_suite=suite)
 
 
 # decide
@@ -233,7 +252,7 @@ def decide(run: Run, step: Step) -> None:
 
 
 def startable(run: Run, step: Step) -> Seen | None:
-    """The incumbent can start again: its container exists and its image is here."""
+    """The incumbent can start again, or runs: its container exists, and with it the image it was made from."""
     found = run.container(step.args)
     return {"container": found.id} if found and found.status not in ("dead", "removing") else None
 

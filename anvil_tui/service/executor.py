@@ -14,7 +14,7 @@ from anvil_tui.core.errors import AnvilError, EffectFailed
 from anvil_tui.core.journal import Outcome, Record
 from anvil_tui.core.plan import Step
 from anvil_tui.service.run import Run
-from anvil_tui.service.traffic import alive, all_deeds
+from anvil_tui.service.traffic import all_deeds, lost
 
 
 class Executor:
@@ -47,8 +47,12 @@ class Executor:
     def _finish(self) -> Outcome:
         """After the decision: repeat what follows it; each step looks first."""
         self.run.committed = True
-        if (lost := self._candidate_lost()) is not None:
-            return self._turn_back(f"after the decision the candidate no longer proves itself: {lost}")
+        try:
+            gone = self._candidate_lost()
+        except AnvilError as why:
+            return self._end("halted", f"whether the promoted serve lives cannot be told: {why}")
+        if gone is not None:
+            return self._turn_back(f"after the decision the candidate no longer proves itself: {gone}")
         names = [s.name for s in self.run.plan.steps]
         for step in self.run.plan.steps[names.index("decide") + 1 :]:
             try:
@@ -59,11 +63,6 @@ class Executor:
         return self._end("done", "")
 
     def _after_decision(self, step: Step, why: Exception) -> Outcome:
-        lost = self._candidate_lost()
-        if lost is not None:
-            return self._turn_back(
-                f"{step.title} failed ({_say(why)}) and the candidate no longer proves itself: {lost}"
-            )
         if not self.run.memory.get("second try"):
             self.run.memory["second try"] = step.name
             return self._finish()
@@ -75,7 +74,7 @@ class Executor:
         if record is None or "serve" not in record.args:
             return None
         self.run.deadline_s = self.run.box.clock.monotonic_s() + 60
-        return alive(self.run, record.args["serve"])
+        return self.run.insist(record, lambda: lost(self.run, record.args["serve"]))
 
     # back
 
@@ -86,14 +85,15 @@ class Executor:
     def _undo(self) -> Outcome:
         self.run.committed = True
         for step in self.run.plan.undo_steps:
-            why = self._tried(step) and self._tried(step)
+            why = self._tried(step) and self._tried(step, pause_s=2.0)
             if why:
                 self.run.residue += self._left_behind()
                 return self._end("halted", f"{step.title} failed twice: {why}")
         self.run.residue += self._left_behind()
         return self._end("undone", _undo_reason(self.run.journal.records()))
 
-    def _tried(self, step: Step) -> str:
+    def _tried(self, step: Step, pause_s: float = 0.0) -> str:
+        self.run.box.clock.sleep(pause_s)
         try:
             self._perform(step)
         except Exception as why:  # said in the journal; the second one ends the operation as halted
@@ -109,11 +109,11 @@ class Executor:
         run.journal.append("intent", step.name, title=step.title, deadline_s=step.deadline_s)
         run.checkpoint(f"{step.name}:intended")
         run.deadline_s = run.box.clock.monotonic_s() + step.deadline_s
-        seen = deed.look(run, step)
+        seen = run.insist(step, lambda: deed.look(run, step))
         if seen is None:
-            deed.act(run, step)
+            run.insist(step, lambda: deed.act(run, step))
             run.checkpoint(f"{step.name}:acted")
-            seen = deed.look(run, step)
+            seen = run.insist(step, lambda: deed.look(run, step))
         if seen is None:
             raise EffectFailed(f"{step.title}: was done, but its effect cannot be read back")
         run.journal.append("done", step.name, **seen)

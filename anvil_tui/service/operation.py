@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -49,27 +49,61 @@ def operate(
     try:
         stored = Plan.from_json(box.operations.plan(operation))
         journal = box.operations.journal(operation)
-        begun = next((r for r in journal.records() if r.kind == "begin"), None)
-        if begun is None and mode != "start":
-            return _never_began(journal, operation, stored)
-        if begun is None:
-            refused = _moved(box, operation, stored)
-            if refused:
-                return _refuse(journal, operation, stored, refused)
-            begun = _begin(box, journal, operation, stored, pid)
-        elif mode == "start" or any(r.kind == "end" for r in journal.records()):
-            raise Refused(f"operation {operation} was started before; a new one is a new plan")
-        else:
-            journal.append("note", text=f"{mode} by process {pid}", pid=pid)
+        if damage := journal.damage():
+            raise Refused(
+                f"{damage}: what it decided is not certain, so nothing is done by itself; compare the box with "
+                f"the lines before it, set it right, then `operations accept {operation}`"
+            )
+        begun = _taken_up(box, journal, operation, stored, mode, pid)
+        if isinstance(begun, str):
+            return "undone"
         run = Run(
             operation, begun.data["generation"], begun.at, stored, box, controls, journal, checkpoint, interrupted
         )
         executor = Executor(run)
-        if mode == "start":
-            return executor.forward()
-        return executor.recover(WHY[mode])
+        return executor.forward() if mode == "start" else executor.recover(WHY[mode])
     finally:
         box.lease.release()
+
+
+def _taken_up(
+    box: Box, journal: Journal, operation: str, stored: Plan, mode: Mode, pid: int
+) -> Record | Literal["not begun"]:
+    """The `begin` of the operation, written now or found; "not begun" when it ended before its first step."""
+    begun = next((r for r in journal.records() if r.kind == "begin"), None)
+    if begun is None and mode != "start":
+        return _never_began(journal, operation, stored)
+    if begun is None:
+        moved = _moved(box, operation, stored)
+        return (
+            _refuse(journal, operation, stored, moved) if moved else _begin(box, journal, operation, stored, pid)
+        )
+    if mode == "start" or _ended_well(journal.records()):
+        raise Refused(f"operation {operation} was started before; a new one is a new plan")
+    journal.append("note", text=f"{mode} by process {pid}", pid=pid)
+    return begun
+
+
+def accept(box: Box, operation: str, reason: str) -> None:
+    """A person has seen to it: the operation no longer stands in the way. What it did is not changed."""
+    box.lease.take(operation)
+    try:
+        journal = box.operations.journal(operation)
+        if _ended_well(journal.records()):
+            raise Refused(f"operation {operation} has ended; there is nothing to accept")
+        if not any(r.kind == "begin" for r in journal.records()):
+            journal.append(
+                "begin", **_begin_data(operation, Plan.from_json(box.operations.plan(operation))), generation=0
+            )
+        journal.append("end", outcome="halted", why=f"accepted: {reason}", residue=[], accepted=True)
+    finally:
+        box.lease.release()
+
+
+def _ended_well(records: Iterable[Record]) -> bool:
+    """Done or undone, or accepted by a person; `halted` may be taken up again."""
+    ends = [r.data for r in records if r.kind == "end"]
+    return bool(ends) and (ends[-1]["outcome"] != "halted" or bool(ends[-1].get("accepted")))
 
 
 def _moved(box: Box, operation: str, stored: Plan) -> str:
@@ -90,7 +124,11 @@ def _begin(box: Box, journal: Journal, operation: str, made: Plan, pid: int) -> 
     for file in box.recipes():
         if file.recipe and file.recipe.digest() in digests:
             box.store.keep_recipe(file.recipe)
-    return journal.append("begin", **_begin_data(operation, made), generation=record.generation + 1, pid=pid)
+    holder = box.lease.holder()
+    return journal.append(
+        "begin", **_begin_data(operation, made), generation=record.generation + 1, pid=pid,
+        operator=holder.user if holder else "", facts=dict(made.facts),
+    )  # fmt: skip
 
 
 def _begin_data(operation: str, made: Plan) -> dict[str, Any]:
@@ -106,13 +144,13 @@ def _begin_data(operation: str, made: Plan) -> dict[str, Any]:
     }
 
 
-def _refuse(journal: Journal, operation: str, made: Plan, why: str) -> Outcome:
+def _refuse(journal: Journal, operation: str, made: Plan, why: str) -> Literal["not begun"]:
     journal.append("begin", **_begin_data(operation, made), generation=0)
     journal.append("end", outcome="undone", why=f"refused before step 1: {why}", residue=[], refused=True)
-    return "undone"
+    return "not begun"
 
 
-def _never_began(journal: Journal, operation: str, made: Plan) -> Outcome:
+def _never_began(journal: Journal, operation: str, made: Plan) -> Literal["not begun"]:
     journal.append("begin", **_begin_data(operation, made), generation=0)
     journal.append("end", outcome="undone", why="its process ended before step 1: nothing was done", residue=[])
-    return "undone"
+    return "not begun"

@@ -24,7 +24,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
     record = box.store.read()
     recipes = {f.recipe.id: f.recipe for f in files if f.recipe}
     needed = any(r.gpus.select for r in recipes.values() if r.loadable)
-    open_ones = [o.id for o in box.operations.views() if o.started_at and not o.outcome and o.id != ignore]
+    open_ones = [o.id for o in box.operations.views() if o.needs_person and o.id != ignore]
     return Facts(
         workspace=box.workspace,
         record=record,

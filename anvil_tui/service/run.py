@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from anvil_tui.core.box import Container
-from anvil_tui.core.errors import AnvilError, EffectFailed, NotFound
+from anvil_tui.core.errors import AnvilError, EffectFailed, NotFound, Unreachable
 from anvil_tui.core.plan import Plan, Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.world import OPERATION_LABEL
@@ -15,6 +15,7 @@ from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
 
 POLL_S = 0.1
+T = TypeVar("T")
 
 
 class Cancelled(AnvilError):
@@ -51,7 +52,7 @@ class Run:
     def wait(self, step: Step, ask: Callable[[], str | None], pause_s: float = POLL_S) -> None:
         """Ask until the answer is None. The last answer names what was missing when the deadline passed."""
         said = ""
-        while (missing := ask()) is not None:
+        while (missing := self._asked(ask)) is not None:
             if missing != said:
                 self.note(step, missing)
                 said = missing
@@ -59,6 +60,29 @@ class Run:
                 raise EffectFailed(f"{step.title}: not within {step.deadline_s:.0f} s: {missing}")
             self.stop_if_asked()
             self.box.clock.sleep(pause_s)
+
+    @staticmethod
+    def _asked(ask: Callable[[], str | None]) -> str | None:
+        """A source that is silent for a moment is not known yet: no reason to give up before the deadline."""
+        try:
+            return ask()
+        except Unreachable as why:
+            return str(why)
+
+    def insist(self, step: Step, call: Callable[[], T]) -> T:
+        """Call until the source answers or the step's deadline passes; the first silence is noted."""
+        said = False
+        while True:
+            try:
+                return call()
+            except Unreachable as why:
+                if self.remaining_s() <= 0:
+                    raise
+                if not said:
+                    self.note(step, f"no answer, asking again: {why}")
+                said = True
+                self.stop_if_asked()
+                self.box.clock.sleep(0.5)
 
     def stop_if_asked(self) -> None:
         why = None if self.committed else self.interrupted()

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anvil_tui.core.errors import AnvilError, EffectFailed
+from anvil_tui.core.errors import EffectFailed
 from anvil_tui.core.gates import GateProgress, GateResult
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
-from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, stop
+from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, stop, unless_running
 from anvil_tui.service.evidence import write_evidence
 from anvil_tui.service.gates.conductor import suite_passed
 from anvil_tui.service.planning import target_of
 from anvil_tui.service.run import Run
 
 PROBE_TIMEOUT_S = 60.0
+PROBES = 3
 
 
 # aliases
 
 
 def pointed(run: Run, step: Step) -> Seen | None:
+    if unless_running(run, step):
+        return {"serves": step.args["unless_running"]}
     now = run.box.gateway.snapshot()
     wanted: Mapping[str, str] = step.args["targets"]
     if now.file_equal and all(now.aliases.get(a) == t for a, t in wanted.items()):
@@ -117,9 +120,11 @@ def not_ready(run: Run, args: Mapping[str, Any]) -> str | None:
             f"identity_mismatch: context is {engine.context_tokens} tokens, "
             f"the recipe promises {recipe.envelope.context_tokens}"
         )
-    answer = complete(run.box, engine_url(args["port"]), recipe.served_name, None)
     run.memory[f"ready {args['port']}"] = {"served": list(engine.served), "context": engine.context_tokens}
-    return unanswered(answer)
+    for stream in (False, True):
+        if why := unanswered(complete(run.box, engine_url(args["port"]), recipe.served_name, None, stream=stream)):
+            return why
+    return None
 
 
 def complete(box: Box, url: str, model: str, key: str | None, *, stream: bool = False) -> ChatAnswer:
@@ -184,20 +189,25 @@ def verified(run: Run, step: Step) -> Seen | None:
 
 
 def verify(run: Run, step: Step) -> None:
-    """Real completions through the public aliases; one bad probe does not decide, too few good ones do."""
-    recipe, want = run.recipe(step.args), step.args["requests"]
-    good, last = 0, ""
-    for attempt in range(want + 2):
-        alias = step.args["aliases"][attempt % len(step.args["aliases"])]
-        why = misrouted(run.box, alias, step.args["slot"], recipe)
-        good, last = (good + 1, last) if why is None else (good, why)
-        if good >= want:
-            run.memory[step.name] = {"answered": good, "of": attempt + 1, "slot": step.args["slot"]}
+    """Every public alias answers from the serve, whose port shows its exact id. One bad probe does not decide."""
+    recipe, aliases = run.recipe(step.args), step.args["aliases"]
+    engine = run.box.engines.read(recipe.engine, step.args["port"])
+    if recipe.served_name not in engine.served:
+        raise EffectFailed(f"identity_mismatch: port {step.args['port']} serves {engine.served or engine.http}")
+    rounds = -(-step.args["requests"] // len(aliases))
+    for alias in aliases * rounds:
+        answered(run, step, alias, recipe)
+    run.memory[step.name] = {"answered": len(aliases) * rounds, "slot": step.args["slot"]}
+
+
+def answered(run: Run, step: Step, alias: str, recipe: Recipe) -> None:
+    why: str | None = ""
+    for _ in range(PROBES):
+        if (why := misrouted(run.box, alias, step.args["slot"], recipe)) is None:
             return
-        if why:
-            run.note(step, f"{alias}: {why}")
-            run.box.clock.sleep(0.5)
-    raise EffectFailed(f"only {good} of {want + 2} probes through the gateway proved {recipe.served_name}: {last}")
+        run.note(step, f"{alias}: {why}")
+        run.box.clock.sleep(0.5)
+    raise EffectFailed(f"{alias} did not answer from {step.args['slot']} in {PROBES} probes: {why}")
 
 
 def misrouted(box: Box, alias: str, slot: str, recipe: Recipe) -> str | None:
@@ -220,12 +230,19 @@ def all_deeds() -> dict[str, Deed]:
     }
 
 
-def alive(run: Run, args: Mapping[str, Any]) -> str | None:
-    """Whether a serve still proves itself; the answer is the reason when it does not."""
-    try:
-        found = run.container(args)
-        if found is None or not found.running:
-            return "its container does not run"
-        return not_ready(run, args)
-    except AnvilError as why:
-        return str(why)
+def lost(run: Run, args: Mapping[str, Any]) -> str | None:
+    """Why a serve is proven lost: it does not run, it is another one, or it answers none of three probes.
+
+    Unreachable is no proof of anything and is raised.
+    """
+    found, why = run.container(args), None
+    if found is None or not found.running:
+        return "its container does not run"
+    for _ in range(PROBES):
+        try:
+            if (why := not_ready(run, args)) is None:
+                return None
+        except EffectFailed as mismatch:
+            return str(mismatch)
+        run.box.clock.sleep(2.0)
+    return why

@@ -125,6 +125,7 @@ def test_every_kill_point_ends_as_the_journal_decided(
     wrong = [r for r in rows if not r.right]
     record_property("kill_points", f"{len(rows) - len(wrong)}/{len(rows)}")
     record_property("client_errors", len(clients.errors()))
+    assert len(clients.answers()) > len(rows)
     assert wrong == []
     assert clients.errors() == []
 

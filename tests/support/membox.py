@@ -18,8 +18,8 @@ from typing import Any
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
-from anvil_tui.core.box import Backend, Container, Engine, Gateway, GpuSnapshot
-from anvil_tui.core.errors import EffectFailed, NotFound
+from anvil_tui.core.box import MIB, Backend, Container, Engine, Gateway, Gpu, GpuProcess, GpuSnapshot
+from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.gates import Gate, GateResult, Suite, SuiteFile, Verdict
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.reading import Reading
@@ -31,6 +31,7 @@ from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.operation import Mode, operate, prepare
 from anvil_tui.service.planning import plan
 
+GPU = "GPU-aaaa0000-0000-0000-0000-000000000001"
 IMAGE = "registry.invalid/engine@sha256:" + "a" * 64
 
 
@@ -92,11 +93,15 @@ class Docker:
         self.dies: set[str] = set()
         self.refuses_start: set[str] = set()
         self.started: list[str] = []
+        self.silent_calls = 0
 
     def list(self) -> tuple[Container, ...]:
         return tuple(self.all.values())
 
     def inspect(self, container_id: str) -> Container:
+        if self.silent_calls:
+            self.silent_calls -= 1
+            raise Unreachable("unix:///docker.sock", "connection refused")
         if container_id not in self.all:
             raise NotFound(f"no container {container_id}")
         return self.all[container_id]
@@ -136,6 +141,13 @@ class Docker:
     def running(self) -> builtins.list[Container]:
         return [c for c in self.all.values() if c.running]
 
+    def sneak(self, recipe_id: str, port: int) -> Container:
+        """A running container that carries our label and is on nobody's record."""
+        labels = {"anvil.op": "x", "anvil.recipe": recipe_id}
+        made = self.create(ContainerSpec("stray", IMAGE, (str(port),), labels=labels))
+        self.start(made)
+        return self.all[made]
+
     def on_port(self, port: int) -> Container | None:
         return next((c for c in self.running() if str(port) in c.argv), None)
 
@@ -150,9 +162,13 @@ class Gate_:
         self.generation = 0
         self.in_flight: dict[str, int | None] = dict.fromkeys(ports, 0)
         self.severed: list[str] = []
+        self.silent_calls = 0
         self.history: list[dict[str, str]] = []
 
     def snapshot(self) -> Gateway:
+        if self.silent_calls:
+            self.silent_calls -= 1
+            raise Unreachable("gateway", "connection refused")
         backends = tuple(Backend(n, f"127.0.0.1:{p}", self.in_flight[n]) for n, p in self.ports.items())
         return Gateway(dict(self.live), backends, 0, self.generation, self.file == self.live)
 
@@ -185,6 +201,8 @@ class World:
         self.failing: set[str] = set()
         self.wrong_identity: set[str] = set()
         self.silent: set[str] = set()
+        self.dead_aliases: set[str] = set()
+        self.slow_answers = 0
         self.box = Box(
             str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, self,  # type: ignore[arg-type]
             self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
@@ -197,13 +215,24 @@ class World:
 
     def read(self, kind: object = None, port: int = 0, api_key: str | None = None) -> Any:
         if kind is None:
-            return Reading.known(GpuSnapshot(None, ()), 0.0, "test")
+            return Reading.known(GpuSnapshot("1", (self._gpu(),)), 0.0, "test")
         found = self.docker.on_port(port)
         if found is None:
             return Engine("llamacpp", "refused")
         name = found.labels["anvil.recipe"]
         served = "someone-else" if name in self.wrong_identity else name
         return Engine("llamacpp", "ready", served=(served,), context_tokens=2048)
+
+    def _gpu(self) -> Gpu:
+        """One card; a running serve whose recipe selects it holds it as a process with its need."""
+        by_id = {r.id: r for r in self.recipes}
+        holders = [c for c in self.docker.running() if by_id[c.labels["anvil.recipe"]].gpus.select]
+        used = sum(by_id[c.labels["anvil.recipe"]].gpus.need_free_mib for c in holders) * MIB
+        processes = tuple(GpuProcess(100 + n, "engine", None) for n, _ in enumerate(holders))
+        total = 97_887 * MIB
+        return Gpu(
+            0, GPU, "card", total_bytes=total, used_bytes=used, free_bytes=total - used, processes=processes
+        )
 
     def close(self) -> None:
         self.clock.sleep(0)
@@ -214,6 +243,9 @@ class World:
         port, alias = int(direct[1]), direct[2]
         slot = self.gate.live.get(alias, "") if alias else ""
         found = self.docker.on_port(self.gate.ports.get(slot, 0) if alias else port)
+        slow, self.slow_answers = self.slow_answers > 0, max(0, self.slow_answers - 1)
+        if slow or alias in self.dead_aliases:
+            return ChatAnswer(None, error="timeout")
         if found is None or found.labels["anvil.recipe"] in self.silent:
             return ChatAnswer(503, error="http", error_message="nothing answers")
         return ChatAnswer(200, "OK", finish_reason="stop", headers={"x-anvil-backend": slot})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anvil_tui.core.draft import last_segment
-from anvil_tui.core.errors import Refused
+from anvil_tui.core.errors import EffectFailed, Refused
 from anvil_tui.core.journal import fold
-from anvil_tui.service.operation import Mode, prepare
-from tests.support.membox import World, recipe
+from anvil_tui.service.operation import Mode, accept, operate, prepare
+from tests.support.membox import GPU, World, recipe
 
 
 @pytest.fixture
@@ -85,11 +87,16 @@ def test_every_kill_point_of_a_bad_promotion_ends_with_the_incumbent(tmp_path: P
         _kill_everywhere(tmp_path / f"bad{exclusive}", exclusive, bad=True)
 
 
-def _kill_everywhere(tmp: Path, exclusive: bool, bad: bool) -> None:
+CARD: dict[str, Any] = {"select": (GPU,), "need_free_mib": 90_000}
+
+
+def _kill_everywhere(tmp: Path, exclusive: bool, bad: bool, gpus: bool = False) -> None:
+    card: dict[str, Any] = {"gpus": CARD} if gpus else {}
+
     def fresh(name: str) -> World:
         folder = tmp / name
         folder.mkdir(parents=True)
-        world = World(folder, recipe("a", exclusive=exclusive), recipe("b", exclusive=exclusive))
+        world = World(folder, recipe("a", exclusive=exclusive, **card), recipe("b", exclusive=exclusive, **card))
         _with_a(world)
         world.failing |= {"b"} if bad else set()
         return world
@@ -113,6 +120,12 @@ def _kill_everywhere(tmp: Path, exclusive: bool, bad: bool) -> None:
                 point
             )
             assert world.gate.file == world.gate.live
+
+
+def test_every_kill_point_on_a_full_gpu_box_ends_as_its_decision_says(tmp_path: Path) -> None:
+    """The incumbent holds the card: a way back that asks for a free card while it runs would never end."""
+    for bad in (False, True):
+        _kill_everywhere(tmp_path / f"gpu{bad}", True, bad, gpus=True)
 
 
 def test_every_kill_point_of_a_rollback_ends_as_its_decision_says(tmp_path: Path) -> None:
@@ -250,11 +263,11 @@ def test_an_unfinished_operation_blocks_the_next_until_it_is_recovered(full: Wor
 
 
 def test_cancel_goes_back_before_the_decision(full: World) -> None:
-    full.gate.in_flight["primary-a"] = 1
     full.last = prepare(full.box, full.plan("promote", recipe="b"))
     full.box.operations.ask_cancel(full.last, "wrong recipe")
     assert full.operate("start") == "undone"
-    assert full.serving() == "a"
+    view = fold(full.box.operations.journal(full.last).records())
+    assert view and view.why == "wrong recipe" and full.serving() == "a"
 
 
 def test_the_incumbent_that_someone_replaced_is_named(full: World) -> None:
@@ -275,3 +288,152 @@ def test_the_incumbent_that_someone_replaced_is_named(full: World) -> None:
 )
 def test_the_word_to_confirm_is_the_end_of_the_served_name(name: str, word: str) -> None:
     assert last_segment(name) == word
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> World:
+    """A full box whose one GPU the incumbent holds."""
+    return _with_a(World(tmp_path, *(recipe(n, exclusive=True, gpus=CARD) for n in ("a", "b"))))
+
+
+def test_a_drain_time_out_on_a_gpu_box_readmits_the_incumbent_that_holds_the_card(card: World) -> None:
+    card.gate.in_flight["primary-a"] = 1
+    assert card.do("promote", recipe="b") == "undone"
+    assert (card.serving(), card.gate.severed) == ("a", [])
+
+
+def test_a_recipe_larger_than_the_card_is_refused_before_anything_stops(card: World) -> None:
+    card.recipes.append(recipe("huge", exclusive=True, gpus={**CARD, "need_free_mib": 98_000}))
+    assert "can never start here" in card.plan("promote", recipe="huge").refusals[0]
+
+
+@pytest.mark.parametrize("point", ["ready:intended", "flip:intended", "stop-incumbent:intended"])
+def test_a_moment_without_docker_or_gateway_is_waited_out(full: World, point: str) -> None:
+    full.last = prepare(full.box, full.plan("promote", recipe="b"))
+
+    def silence(at: str) -> None:
+        if at == point:
+            full.docker.silent_calls = full.gate.silent_calls = 6
+
+    ended = operate(
+        full.box, full.controls, full.last, "start", pid=1, interrupted=lambda: None, checkpoint=silence
+    )
+    assert (ended, full.serving()) == ("done", "b")
+
+
+def test_halted_blocks_the_next_plan_and_can_be_taken_up_again(full: World) -> None:
+    incumbent = full.box.store.read().roles["primary"].incumbent
+    full.failing.add("b")
+    full.docker.refuses_start.add(incumbent)
+    assert full.do("promote", recipe="b") == "halted"
+    assert "no good end" in full.plan("readmit", role="primary").refusals[0]
+    full.docker.refuses_start.clear()
+    assert full.operate("resume") == "undone"
+    assert (full.serving(), full.incumbent()) == ("a", "a")
+    assert not full.plan("quiesce", role="primary").refusals
+
+
+def test_a_person_can_accept_what_cannot_be_undone(full: World) -> None:
+    full.failing.add("b")
+    full.docker.refuses_start.add(full.box.store.read().roles["primary"].incumbent)
+    assert full.do("promote", recipe="b") == "halted"
+    accept(full.box, full.last, "moved the box's work elsewhere")
+    assert not [r for r in full.plan("quiesce", role="primary").refusals if "good end" in r]
+
+
+def test_a_running_container_of_ours_that_is_not_on_record_is_named(full: World) -> None:
+    full.docker.sneak("b", 9132)
+    assert "not on record" in full.plan("promote", recipe="b").refusals[0]
+
+
+def test_a_port_that_answers_already_is_never_taken_for_the_candidate(spare: World) -> None:
+    spare.last = prepare(spare.box, spare.plan("promote", recipe="b"))
+    stranger = spare.docker.sneak("a", 9132)
+    spare.docker.all[stranger.id] = dataclasses.replace(stranger, labels={"anvil.recipe": "b"})
+    assert spare.operate("start") == "undone"
+    view = fold(spare.box.operations.journal(spare.last).records())
+    assert view and "answers already" in view.why and spare.serving() == "a"
+
+
+@pytest.mark.parametrize(("box", "point"), [("full", "record:after"), ("spare", "retire:acted")])
+def test_a_candidate_lost_after_it_was_recorded_leaves_record_and_box_as_before(
+    box: str, point: str, request: pytest.FixtureRequest
+) -> None:
+    world: World = request.getfixturevalue(box)
+    before = world.box.store.read().roles
+    assert world.do("promote", kill_at=point, recipe="b") == "killed"
+    lost = world.docker.on_port(9132)
+    assert lost
+    world.docker.stop(lost.id, 1)
+    assert world.operate("resume") == "undone"
+    assert (world.serving(), world.incumbent()) == ("a", "a")
+    assert world.box.store.read().roles == before
+    assert not world.plan("promote", recipe="b").refusals
+
+
+def test_aliases_never_point_at_what_the_way_back_stops(spare: World) -> None:
+    assert spare.do("promote", kill_at="flip:after", recipe="b") == "killed"
+    spare.silent.add("b")
+    stopped_while: list[set[str]] = []
+    stop = spare.docker.stop
+
+    def watch(container_id: str, grace_s: int) -> None:
+        stopped_while.append(set(spare.gate.live.values()))
+        stop(container_id, grace_s)
+
+    spare.docker.stop = watch  # type: ignore[method-assign]
+    assert spare.operate("resume") == "undone"
+    assert stopped_while == [{"primary-a"}]
+
+
+def test_one_slow_answer_does_not_reverse_a_decided_promotion(full: World) -> None:
+    assert full.do("promote", kill_at="verify:after", recipe="b") == "killed"
+    full.slow_answers = 1
+    assert full.operate("resume") == "done"
+    assert full.serving() == "b"
+
+
+def test_unload_waits_for_what_a_held_incumbent_still_answers(spare: World) -> None:
+    assert spare.do("quiesce", role="primary") == "done"
+    spare.gate.in_flight["primary-a"] = 3
+    serve = spare.box.store.read().roles["primary"].incumbent
+    assert spare.plan("unload", container_id=serve).confirm_word
+    assert spare.do("unload", container_id=serve) == "undone"
+    assert len(spare.docker.running()) == 1
+
+
+@pytest.mark.parametrize("line", [0, 3])
+def test_a_damaged_journal_is_never_guessed_at(full: World, line: int) -> None:
+    assert full.do("promote", kill_at="stop-incumbent:after", recipe="b") == "killed"
+    path = full.tmp / "operations" / full.last / "journal.ndjson"
+    rows = path.read_bytes().split(b"\n")
+    rows[line] = rows[line][:10] + b"\x00" + rows[line][11:]
+    path.write_bytes(b"\n".join(rows))
+    assert "no good end" in full.plan("quiesce", role="primary").refusals[0]
+    with pytest.raises(Refused, match=rf"journal.ndjson: line {line + 1} is damaged"):
+        full.operate("resume")
+
+
+def test_one_dead_alias_fails_the_verification(full: World) -> None:
+    full.dead_aliases.add("llm.secondary")
+    assert full.do("promote", recipe="b") != "done"
+
+
+def test_a_failed_qualification_takes_an_earlier_one_back(spare: World) -> None:
+    assert spare.do("load", recipe="b") == "done"
+    loaded = next(s for s in spare.box.store.read().serves.values() if s.recipe_id == "b")
+    assert spare.do("qualify", container_id=loaded.container_id) == "done"
+    spare.failing.add("b")
+    assert spare.do("qualify", container_id=loaded.container_id) == "undone"
+    assert "not qualified" in spare.plan("promote", recipe="b").refusals[0]
+
+
+def test_a_log_that_cannot_be_kept_does_not_stop_the_way_back(full: World) -> None:
+    full.failing.add("b")
+
+    def no_space(operation: str, name: str, text: str) -> str:
+        raise EffectFailed("not saved: no space")
+
+    full.box.operations.save = no_space  # type: ignore[method-assign]
+    assert full.do("promote", recipe="b") == "undone"
+    assert full.serving() == "a"

@@ -31,10 +31,11 @@ def _free(world: World) -> str | None:
     if closed:
         return closed
     for operation in world.operations:
-        if operation.outcome is None and operation.alive:
+        if operation.needs_person and operation.alive:
             return f"{operation.kind} {operation.id} is running: one operation at a time"
-        if operation.outcome is None:
-            return f"{operation.kind} {operation.id} was interrupted: r resumes it, z undoes it"
+        if operation.needs_person:
+            was = "halted" if operation.outcome else "was interrupted"
+            return f"{operation.kind} {operation.id} {was}: r resumes it, z undoes it"
     if world.lease is not None:
         return f"the lease is held by {literal(world.lease.user, 40)}, process {world.lease.pid}"
     return why_unusable(world.containers, world.now_s, "the container engine")
@@ -162,20 +163,25 @@ def rollback(world: World, target: Target) -> str | None:
     return None if way_back.ready else f"the rollback of {target.role} is not ready, missing: {missing}"
 
 
-def _operation(world: World, target: Target, state: str, nothing: str) -> str | None:
+def _operation(world: World, target: Target, states: tuple[str, ...], nothing: str) -> str | None:
     closed = _writable(world)
     if closed:
         return closed
     found = next((o for o in world.operations if o.id == target.operation), None)
-    return None if found and found.state == state else nothing
+    if found and found.state == "halted" and found.accepted:
+        return f"{found.kind} was accepted as it is"
+    return None if found and found.state in states else nothing
+
+
+OPEN = ("interrupted", "halted")
 
 
 def resume(world: World, target: Target) -> str | None:
-    return _operation(world, target, "interrupted", "no operation is interrupted")
+    return _operation(world, target, OPEN, "no operation is interrupted or halted")
 
 
 def undo(world: World, target: Target) -> str | None:
-    closed = _operation(world, target, "interrupted", "no operation is interrupted")
+    closed = _operation(world, target, OPEN, "no operation is interrupted or halted")
     found = next((o for o in world.operations if o.id == target.operation), None)
     if closed is None and found and found.decision == "forward":
         return f"{found.kind} has decided to go forward: r finishes it; afterwards b rolls back"
@@ -183,7 +189,7 @@ def undo(world: World, target: Target) -> str | None:
 
 
 def cancel(world: World, target: Target) -> str | None:
-    closed = _operation(world, target, "running", "no operation is running")
+    closed = _operation(world, target, ("running",), "no operation is running")
     found = next((o for o in world.operations if o.id == target.operation), None)
     if closed is None and found and found.decision:
         return f"{found.kind} has decided ({found.decision}): it ends by itself"

@@ -11,6 +11,7 @@ from anvil_tui.core.plan import VERBS
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
 from anvil_tui.core.world import Lease, World
+from anvil_tui.ui import policies
 from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY
 from anvil_tui.ui.policies import Target
 from tests.support import worlds
@@ -129,3 +130,15 @@ def test_ids_and_keys_are_unique() -> None:
     assert all(len(a.id.split(".")) == 2 for a in ACTIONS)
     # control characters that a terminal sends for other keys, or takes for itself
     assert not {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+z", "ctrl+s", "ctrl+q"} & set(keys)
+
+
+def test_a_halted_operation_can_be_taken_up_and_blocks_the_rest_until_it_is_accepted() -> None:
+    world = worlds.interrupted()
+    (operation,) = world.operations[-1:]
+    target = Target(operation=operation.id)
+    halted = replace(world, operations=(replace(operation, outcome="halted"),))
+    assert policies.resume(halted, target) is None and policies.undo(halted, target) is None
+    assert "halted: r resumes it" in (policies.load(halted, Target()) or "")
+    accepted = replace(world, operations=(replace(operation, outcome="halted", accepted=True),))
+    assert "accepted" in (policies.resume(accepted, target) or "")
+    assert "halted" not in (policies.load(accepted, Target()) or "")

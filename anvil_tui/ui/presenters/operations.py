@@ -56,11 +56,10 @@ def current_step(operation: OperationView) -> tuple[int, int, StepView | None]:
 
 
 def open_rows(world: World, width: int) -> list[Row]:
-    """What needs attention first: running, interrupted, and the newest one if it halted."""
+    """What needs attention first: running, interrupted, halted."""
     rows: list[Row] = []
-    newest = world.operations[-1] if world.operations else None
     for operation in world.operations:
-        if operation.outcome is None or (operation is newest and operation.outcome == "halted"):
+        if operation.outcome is None or operation.needs_person:
             rows += _summary(world, operation, width)
     return rows
 
@@ -77,7 +76,13 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
         ]
     if operation.state == "halted":
         why = literal(operation.why or "a person must act", 200)
-        return [spread([*head, Cell(f"HALTED {why}", "bad")], [], width, operation.id)]
+        return [
+            spread([*head, Cell(f"HALTED {why}", "bad")], [], width, operation.id),
+            row(
+                Cell("  nothing else starts: r tries again · z undoes · enter shows what is true", "warn"),
+                key=operation.id,
+            ),
+        ]
     place, count, step = current_step(operation)
     title = literal(step.title, 80) if step else "starting"
     rows = [
@@ -201,7 +206,10 @@ def what_now(operation: OperationView) -> str:
         case "interrupted":
             return "Its process is gone before a decision: z undoes it, r looks and takes the way that is right."
         case "halted":
-            return f"A person must act. On the command line: anvil-tui operations show {operation.id}"
+            return (
+                "A person must act: mend what the last line names, then r or z goes on from here; or see to it "
+                f"yourself and then `anvil-tui operations accept {operation.id}`."
+            )
         case "undone":
             return "Everything was put back."
         case _:

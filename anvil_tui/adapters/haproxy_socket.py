@@ -15,6 +15,8 @@ from pathlib import Path
 from anvil_tui.core.errors import BadFile, EffectFailed, Unreachable
 
 TIMEOUT_S = 2.0
+# Seen refused once in some hundred runs, under load, right after a start; it listens milliseconds later.
+REEXEC_S = 0.5
 # HAProxy binds PATH.PID.tmp first and takes 97 bytes at most; ours is checked without that ending.
 _LONGEST = 80
 _PLAIN = re.compile(r"[A-Za-z0-9/._+-]+")
@@ -51,13 +53,24 @@ def ask(path: Path, command: str, timeout_s: float = TIMEOUT_S) -> str:
     try:
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(timeout_s)
-            link.connect(str(path))
+            _connect(link, path, start + REEXEC_S)
             link.sendall(f"{command}\n".encode())
             link.shutdown(socket.SHUT_WR)
             return _all(link, start + timeout_s).decode(errors="replace").strip("\n")
     except OSError as why:
         reason = f"the gateway does not answer ({why.strerror or why}); start it with `anvil-tui gateway run`"
         raise Unreachable(str(path), reason, time.monotonic() - start) from why
+
+
+def _connect(link: socket.socket, path: Path, until: float) -> None:
+    """A master that starts or reloads refuses for a moment, with its socket's file in place."""
+    while True:
+        try:
+            return link.connect(str(path))
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 def answers(path: Path) -> bool:

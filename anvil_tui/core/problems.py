@@ -89,9 +89,11 @@ def _gateway(world: World) -> Iterator[str]:
         yield "gateway: the running aliases differ from the durable file"
     up = {s.record.slot for s in world.serves if s.record and s.container.running}
     known = {slot.name for role in world.workspace.roles for slot in role.slots}
-    for alias, target in gateway.aliases.items():
+    for target in dict.fromkeys(gateway.aliases.values()):
         if target in known and target not in up and world.containers.ok:
-            yield f"gateway: alias {alias} points at {target}, where no serve of ours runs"
+            aliases = [a for a, t in gateway.aliases.items() if t == target]
+            words = f"alias {aliases[0]} points" if len(aliases) == 1 else f"aliases {', '.join(aliases)} point"
+            yield f"gateway: {words} at {target}, where no serve of ours runs"
 
 
 def _sources(world: World) -> Iterator[str]:

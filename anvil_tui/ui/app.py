@@ -24,6 +24,7 @@ from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters.cells import View
 from anvil_tui.ui.presenters.lifecycle import candidate
+from anvil_tui.ui.presenters.serves import subject
 from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.screens.listing import Recipes
 from anvil_tui.ui.screens.overview import Overview
@@ -31,6 +32,7 @@ from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.theme import ANVIL
 from anvil_tui.ui.widgets.strips import Strips
+from anvil_tui.ui.widgets.tail import Tail
 
 USAGE = 2
 
@@ -59,7 +61,7 @@ class Console(App[int], inherit_bindings=False):
         self.animation_level = "none"
         self.bridge: Bridge | None = None
         self._autopump = autopump
-        self._followed: str | None = None
+        self._followed: tuple[str, str | None] = ("", None)
         self.register_theme(ANVIL)
         self.theme = ANVIL.name
         Strips.ascii_only = terminal.needs_ascii(os.environ) if options.ascii is None else options.ascii
@@ -87,9 +89,10 @@ class Console(App[int], inherit_bindings=False):
 
     def on_world_changed(self, event: WorldChanged) -> None:
         self.world, self.silent_s = event.world, event.silent_s
-        if any(o.outcome and o.id == self._said_of for o in self.world.operations):
+        if any(o.state not in ("planned", "running") and o.id == self._said_of for o in self.world.operations):
             self.say("")
         self._tell()
+        self._follow()
 
     def _tell(self) -> None:
         for screen in self.screen_stack:
@@ -99,17 +102,31 @@ class Console(App[int], inherit_bindings=False):
     def look(self, view: View) -> None:
         self.view = view
         self._tell()
-        if view.serve != self._followed and self.world.serve(view.serve):
-            self._followed = view.serve
-            self.service.follow(view.serve)
+        self._follow()
 
-    def choose(self, field: str, key: str, lost: str = "") -> None:
+    def _follow(self) -> None:
+        """The log of what the screen is about. A container that was started again is followed again; a log that
+        a person has paused stays, unless that person chooses another serve."""
+        serve = subject(self.world, self.view)
+        if serve is None:
+            return
+        wanted = (serve.container.id, serve.container.started_at)
+        chosen = "serve" in self.view.picked and self._followed[0] != wanted[0]
+        if wanted == self._followed or (self._paused() and not chosen):
+            return
+        self._followed = wanted
+        self.service.follow(serve.container.id)
+
+    def _paused(self) -> bool:
+        return any(t.held is not None for s in self.screen_stack for t in s.query(Tail))
+
+    def choose(self, field: str, key: str, lost: str = "", *, picked: bool = False) -> None:
         """The cursor moved. When a serve vanished under it, the next deed on it is dropped and said so."""
         if not field:
             return
         gone = bool(lost) and field == "serve" and self.world.serve(lost) is None
         self.moved_from = lost if gone else ("" if field == "serve" else self.moved_from)
-        self.look(self.view.choosing(field, key))
+        self.look(self.view.choosing(field, key, picked=picked))
 
     def say(self, text: str, operation: str = "") -> None:
         """One sentence in place of the hints, until the next key, or until the operation it is about has ended."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -81,6 +82,8 @@ class Deeds:
         title = f"{action.label} which recipe? for role {literal(target.role)}"
         serve = self.app.world.serve(target.serve)
         start = serve.name if serve and action.id == "recipe.promote" else ""
+        if "recipe" in self.app.view.picked:
+            start = self.app.view.recipe
         picker = Picker(title, rows, closed, start)
         self.app.push_screen(picker, lambda key: self._chosen(action, target, recipe=key))
 
@@ -121,7 +124,8 @@ class Deeds:
             self._refused(action, operation)
             return
         self.pending = False
-        self.app.choose("operation", operation)
+        # what was asked for is what the screen is about now, until a person moves the cursor
+        self.app.look(replace(self.app.view, operation=operation, picked=self.app.view.picked - {"serve"}))
         self.app.say(f"{action.label} started: operation {operation}, it goes on without this console", operation)
 
     def _refused(self, action: Action, error: AnvilError) -> None:

@@ -101,7 +101,7 @@ class TestTypedConfirmation:
         await c.press("b")
         dialog = await c.dialog()
         assert isinstance(dialog, PlanDialog)
-        assert "Type adaptive-mtp to confirm" in c.text
+        assert "type adaptive-mtp to confirm" in c.text
         return dialog
 
     async def test_the_button_alone_is_not_enough(self, tmp_path: Path) -> None:
@@ -345,6 +345,42 @@ class TestSelection:
         async with console(worlds.calm(), tmp_path) as c:
             await c.press("down")
             assert c.service.followed == [SERVING, BACK]
+
+    async def test_log_follows_the_candidate_of_an_operation_unless_a_person_chose(self, tmp_path: Path) -> None:
+        """The stopped incumbent is the first row: nobody wants its log while the candidate loads."""
+        async with console(worlds.promoting(), tmp_path) as c:
+            assert c.service.followed == [SERVING]
+            await c.press("down", "up")
+            assert c.service.followed == [SERVING, BACK]
+            await c.publish(replace(worlds.promoting(), now_s=worlds.NOW_S + 1))
+            assert c.service.followed == [SERVING, BACK]
+
+    async def test_log_of_a_container_that_starts_again_is_followed_again(self, tmp_path: Path) -> None:
+        async with console(worlds.calm(), tmp_path) as c:
+            have = worlds.calm().containers.value or ()
+            again = tuple(replace(x, started_at=worlds.at(1)) if x.id == SERVING else x for x in have)
+            world = derive(replace(worlds.calm(), containers=Reading.known(again, worlds.NOW_S, "docker")))
+            await c.publish(world)
+            assert c.service.followed == [SERVING, SERVING]
+
+    async def test_a_paused_log_stays_until_another_serve_is_chosen(self, tmp_path: Path) -> None:
+        async with console(worlds.promoting(), tmp_path) as c:
+            await c.press("f")
+            turned = {SERVING: "exited", BACK: "running"}
+            have = tuple(replace(x, status=turned[x.id]) for x in worlds.promoting().containers.value or ())
+            back = Reading.known(have, worlds.NOW_S, "docker")
+            await c.publish(derive(replace(worlds.promoting(), containers=back)))
+            assert c.service.followed == [SERVING] and "PAUSED" in c.text
+            await c.press("down", "up")
+            assert c.service.followed == [SERVING, BACK]
+
+    async def test_what_was_said_of_an_operation_goes_when_it_is_interrupted(self, tmp_path: Path) -> None:
+        async with console(worlds.promoting(), tmp_path) as c:
+            c.app.say("it goes on without this console", "20260902-1150-promote")
+            await c.publish(replace(worlds.promoting(), now_s=worlds.NOW_S + 1))
+            assert "goes on without this console" in c.text
+            await c.publish(worlds.interrupted())
+            assert "goes on without this console" not in c.text
 
 
 class TestOperations:

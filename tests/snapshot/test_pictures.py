@@ -42,8 +42,8 @@ CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], st
     "operations-narrow": (worlds.interrupted, NARROW, ("3",), "INTERRUPTED"),
     "gates-wide": (worlds.promoting, WIDE, ("4", *["down"] * 4), "206,296 prompt tokens measured"),
     "detail-wide": (worlds.calm, WIDE, ("enter",), worlds.cid(worlds.CANDIDATE)),
-    "plan-wide": (worlds.calm, WIDE, ("b",), "Type adaptive-mtp to confirm"),
-    "plan-narrow": (worlds.calm, NARROW, ("b",), "Type adaptive-mtp to confirm"),
+    "plan-wide": (worlds.calm, WIDE, ("b",), "type adaptive-mtp to confirm"),
+    "plan-narrow": (worlds.calm, NARROW, ("b",), "type adaptive-mtp to confirm"),
     "plan-reversible": (worlds.calm, NARROW, ("u",), "quiesce primary"),
     "resume-narrow": (worlds.interrupted, NARROW, ("r",), "Let an interrupted operation go on"),
     "palette-wide": (worlds.calm, WIDE, ("colon",), "role.rollback"),
@@ -94,7 +94,7 @@ def test_ascii(snap_compare: Any, tmp_path: Path) -> None:
 
 def test_ascii_dialog(snap_compare: Any, tmp_path: Path) -> None:
     app = make(worlds.calm(), tmp_path, ascii_only=True)
-    assert shoot(snap_compare, app, NARROW, ("b",), "Type adaptive-mtp to confirm")
+    assert shoot(snap_compare, app, NARROW, ("b",), "type adaptive-mtp to confirm")
 
 
 def test_no_colour(snap_compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,4 +106,4 @@ def test_no_colour(snap_compare: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_no_colour_dialog(snap_compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The button with the focus is seen without colour."""
     monkeypatch.setenv("NO_COLOR", "1")
-    assert shoot(snap_compare, make(worlds.calm(), tmp_path), NARROW, ("b",), "Type adaptive-mtp to confirm")
+    assert shoot(snap_compare, make(worlds.calm(), tmp_path), NARROW, ("b",), "type adaptive-mtp to confirm")

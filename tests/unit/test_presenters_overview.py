@@ -10,6 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 from anvil_tui.core.box import GpuProcess, GpuSnapshot, KvCapacity
+from anvil_tui.core.engine_log import LoadPhase
+from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
 from anvil_tui.core.world import Event, World
@@ -49,6 +51,33 @@ def test_no_row_is_wider_than_its_pane(world: str, panel: str, width: int) -> No
     # below 57 a pane is cut at its edge by the strip; from 57 on nothing may be lost
     over = [line(r) for r in built.rows if width_of(r) > width] if width >= 57 else []
     assert over == []
+
+
+def beside(world: World) -> World:
+    """The same world with the old serve still running, as where GPUs are to spare."""
+    old = worlds.container(worlds.recipes()[worlds.INCUMBENT])
+    others = tuple(c for c in world.containers.value or () if c.id != old.id)
+    return derive(replace(world, containers=Reading.known((*others, old), worlds.NOW_S, "docker")))
+
+
+def loading(*earlier: OperationView, detail: LoadPhase | None = None) -> World:
+    """The promotion at its step `ready`: the candidate's engine starts. `earlier` operations are on record."""
+    world = worlds.promoting()
+    new = worlds.recipes()[worlds.CANDIDATE]
+    engine = worlds.engine(new, http="refused", served=(), metrics="off", running=None, waiting=None)
+    operation = replace(world.operations[1], steps=worlds.steps(5), last_note="http refused")
+    return derive(replace(
+        world, operations=(*earlier, operation), loads={} if detail is None else {worlds.cid(new.id): detail},
+        engines={worlds.cid(new.id): Reading.known(engine, worlds.NOW_S, "http")},
+        containers=Reading.known((worlds.container(new, started_at=worlds.at(100)),), worlds.NOW_S, "docker"),
+        trails={},
+    ))  # fmt: skip
+
+
+def took(seconds: float, target: str, outcome: str = "done") -> OperationView:
+    """An earlier promotion whose engine took that long to get ready."""
+    step = StepView("ready", "ready", "done", worlds.at(5000 + seconds), worlds.at(5000), 1800)
+    return replace(worlds.promoted(), target=target, steps=(step,), outcome=outcome)  # type: ignore[arg-type]
 
 
 def width_of(row: Row) -> int:
@@ -100,6 +129,11 @@ class TestGpus:
         policies = calm.workspace.policies.model_copy(update={"reserve_mib": 4096})
         strict = replace(calm, workspace=calm.workspace.model_copy(update={"policies": policies}))
         assert "reserve 4,096 SHORT 1,553, waived 09-02" in said(gpus.panel, strict)
+
+    def test_the_owner_of_a_lost_card_is_not_known(self) -> None:
+        world = derive(replace(worlds.degraded(), containers=Reading.known((), worlds.NOW_S, "docker")))
+        lines = said(gpus.panel, world, width=77).splitlines()
+        assert "owner n/a" in next(x for x in lines if "compute-b" in x)
 
     def test_lost_is_a_word_and_the_other_card_stays(self) -> None:
         text = said(gpus.panel, worlds.degraded())
@@ -199,6 +233,19 @@ class TestCapacity:
         assert "ERROR 127.0.0.1:9132: connection reset" in text
         assert "n/a" in text
 
+    def test_it_shows_what_an_operation_is_at_work_on(self) -> None:
+        """The stopped incumbent lies under the cursor, or still drains; the candidate is what matters now."""
+        for world in (worlds.promoting(), beside(worlds.promoting())):
+            view = replace(VIEW, serve=worlds.cid(worlds.INCUMBENT))
+            assert capacity.panel(world, view, 57, 11).title == "KV capacity  glm53-393k-c1"
+        picked = replace(view, picked=frozenset({"serve"}))
+        assert capacity.panel(world, picked, 57, 11).title == "KV capacity  glm53-524k-k5-xgfix"
+        assert capacity.panel(worlds.promoting(), picked, 57, 11).title == "KV capacity  glm53-393k-c1"
+
+    def test_an_engine_that_loads_says_so(self) -> None:
+        text = said(capacity.panel, loading(detail=LoadPhase("weights", 41, 96)))
+        assert "loading: weights 41/96 (43 %)" in text
+
     def test_nothing_runs(self) -> None:
         assert "unknown: containers were not read" in said(capacity.panel, worlds.empty())
         read = replace(worlds.empty(), containers=Reading.known((), worlds.NOW_S, "docker"))
@@ -243,6 +290,12 @@ class TestServes:
         assert "esc clears it" in words(panel)
         assert "glm53-393k-c1" in said(serves.panel, worlds.degraded(), view)
 
+    def test_an_unreadable_daemon_is_told_once_and_whole(self) -> None:
+        panel = serves.panel(worlds.stale(), VIEW, 77, 11)
+        text = "\n".join(line(r) for r in panel.rows)
+        assert text.count("no answer (after 5.0 s)") == 1
+        assert "last seen running" in text and "last seen exited" in text
+
     def test_unreadable_daemon_is_not_an_empty_box(self) -> None:
         world = replace(worlds.empty(), containers=Reading.error("no socket", worlds.NOW_S, "docker"))
         assert "what runs is unknown" in said(serves.panel, world)
@@ -269,6 +322,13 @@ class TestGates:
         assert f" {verdict} " in text and "because" in text
         assert (f"1 {verdict}" in text) == (verdict != "passed")
 
+    def test_a_gate_of_an_ended_operation_is_not_still_to_come(self) -> None:
+        world = worlds.promoting()
+        undone = replace(world.operations[1], outcome="undone", decision="undo")
+        text = said(gates.panel, replace(world, operations=(undone,)), width=77)
+        assert "pending" not in text and "running" not in text
+        assert text.count("not run") == 4
+
     def test_none_yet(self) -> None:
         assert "No qualification yet" in said(gates.panel, worlds.empty())
 
@@ -278,6 +338,19 @@ class TestEvents:
         rows = operations.events_panel(worlds.promoting(), VIEW, 117, 6).rows
         assert "step 7/10 run the gates of suite promotion" in line(rows[0])
         assert "1 min 42 s of at most 1 h 00 min" in line(rows[0])
+
+    def test_a_load_tells_its_phase_and_the_usual_time(self) -> None:
+        before = (took(200, "glm53-393k-c1 to primary"), took(260, "glm53-393k-c1 to primary"),
+                  took(9, "glm53-245k-c1 to primary"))  # fmt: skip
+        world = loading(*before, detail=LoadPhase("weights", 41, 96))
+        rows = operations.events_panel(world, VIEW, 117, 6).rows
+        assert "1 min 42 s, usually 3 min 50 s, at most 30 min 00 s" in line(rows[0])
+        assert "glm53-393k-c1: weights 41/96 (43 %)" in line(rows[1])
+
+    def test_a_usual_time_that_nobody_measured_stays_unsaid(self) -> None:
+        world = loading(took(9, "glm53-245k-c1 to primary"))
+        assert "usually" not in said(operations.events_panel, world, width=117)
+        assert "1 min 42 s of at most 30 min 00 s" in said(operations.events_panel, world, width=117)
 
     def test_interrupted_says_what_can_be_done(self) -> None:
         text = said(operations.events_panel, worlds.interrupted(), width=117)

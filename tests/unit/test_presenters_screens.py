@@ -60,7 +60,51 @@ def candidate_world(**change: object) -> World:
 
 class TestLifecycle:
     def test_no_candidate(self) -> None:
-        assert strip(worlds.calm()) == ["candidate none", "next      l load"]
+        """The serve holds the whole box: nothing can be loaded beside it, a promotion is the way."""
+        assert strip(worlds.calm()) == ["candidate none  5 recipes can be promoted", "next      p promote"]
+
+    def test_a_recipe_that_a_person_chose_is_the_candidate(self) -> None:
+        view = replace(VIEW, recipe="glm53-245k-c1")
+        assert strip(worlds.calm(), view)[0].startswith("candidate none")
+        picked = replace(view, picked=frozenset({"recipe"}))
+        assert strip(worlds.calm(), picked) == ["candidate glm53-245k-c1  not loaded", "next      p promote"]
+
+    def test_a_box_with_room_loads_first(self) -> None:
+        world = derive(replace(worlds.calm(), containers=Reading.known((), worlds.NOW_S, "docker")))
+        quiet = replace(world, record=BoxRecord(), serves=())
+        assert strip(quiet) == ["candidate none  6 recipes can be loaded", "next      l load"]
+
+    def test_a_stopped_candidate_that_has_no_room_is_promoted(self) -> None:
+        new, old = worlds.recipes()[worlds.CANDIDATE], worlds.recipes()[worlds.INCUMBENT]
+        both = (worlds.container(new, "exited"), worlds.container(old))
+        stages, after = strip(candidate_world(containers=Reading.known(both, worlds.NOW_S, "docker")))
+        assert "load · " in stages and after == "next      p promote"
+
+    def test_held_traffic_comes_before_everything_but_a_promotion(self) -> None:
+        hold = Reading.known(worlds.gateway("hold"), worlds.NOW_S, "haproxy")
+        held = derive(replace(worlds.calm(), gateway=hold))
+        assert strip(held)[1] == "next      a readmit"
+        assert strip(candidate_world(gateway=hold))[1] == "next      a readmit"
+        world = candidate_world(gateway=hold)
+        ready = worlds.record(worlds.recipes()[worlds.CANDIDATE], "primary-b")
+        kept = {**world.record.serves, ready.container_id: ready}
+        assert strip(derive(replace(world, record=replace(world.record, serves=kept))))[1] == "next      p promote"
+
+    def test_an_incumbent_that_is_down_wants_its_rollback(self) -> None:
+        new, old = worlds.recipes()[worlds.CANDIDATE], worlds.recipes()[worlds.INCUMBENT]
+        dead = (worlds.container(new, "exited", exit_code=1), worlds.container(old, "exited"))
+        world = derive(replace(worlds.calm(), containers=Reading.known(dead, worlds.NOW_S, "docker")))
+        assert strip(world)[1] == "next      b rollback"
+
+    def test_a_planned_operation_is_not_an_interrupted_one(self) -> None:
+        planned = replace(worlds.promoting().operations[1], started_at="", steps=(), last_note="", alive=False)
+        first, second = strip(replace(worlds.promoting(), operations=(planned,)))
+        assert "INTERRUPTED" not in first and second == "now       starting"
+
+    def test_a_way_back_is_not_counted_out_of_what_it_has_come_to(self) -> None:
+        back = tuple(StepView(f"undo:{i}", f"step {i}", "done", worlds.at(9), worlds.at(8)) for i in range(3))
+        op = replace(worlds.promoting().operations[1], undo_steps=back, decision="undo")
+        assert strip(replace(worlds.promoting(), operations=(op,)))[0].endswith("undo step 3")
 
     def test_loaded_candidate_wants_qualification(self) -> None:
         stages, after = strip(candidate_world())
@@ -80,12 +124,15 @@ class TestLifecycle:
         assert "quiesce ✔ ─ drain ✔" in stages
 
     def test_a_rollback_is_no_candidate(self) -> None:
-        assert strip(worlds.calm(), replace(VIEW, serve=worlds.cid(worlds.INCUMBENT)))[0] == "candidate none"
+        assert strip(worlds.calm(), replace(VIEW, serve=worlds.cid(worlds.INCUMBENT)))[0].startswith(
+            "candidate none"
+        )
 
     def test_running_operation_takes_the_strip(self) -> None:
         first, second = strip(worlds.promoting())
         assert first == "▶ promote glm53-393k-c1  step 7/10  ●●●●●●▶···"
-        assert second == "now       run the gates of suite promotion  gate tools 13/20, all exact so far"
+        assert second.startswith("now       run the gates of suite promotion  gate tools 13/20, all exact so far ")
+        assert second.endswith("  1 min 42 s")
 
     def test_interrupted_operation_names_both_ways(self) -> None:
         first, second = strip(worlds.interrupted())
@@ -121,11 +168,35 @@ class TestOperations:
         assert "undo: gate tools failed" in text
         assert "left behind: container 1a0fee0aee17" in text
 
+    def test_a_step_whose_process_is_gone_counts_no_time(self) -> None:
+        text = words(operations.detail_panel(worlds.interrupted(), VIEW, 77, 40))
+        assert "▲ run the gates of suite promotion" in text and "broken off" in text
+        assert "1 min 42 s" not in text
+
+    def test_the_way_back_stands_first_and_breaks_off_the_way_forward(self) -> None:
+        world = worlds.promoting()
+        back = (StepView("undo:stop-new", "stop the candidate", "running", worlds.at(5), None, 60),)
+        op = replace(world.operations[1], undo_steps=back, decision="undo", decision_why="gate tools failed")
+        text = words(operations.detail_panel(replace(world, operations=(op,)), VIEW, 77, 40))
+        assert text.index("Way back 0/1") < text.index("Steps 6/10")
+        assert "5 s of at most 1 min 00 s" in text and text.count("broken off") == 1
+        assert "not run" in text and "pending" not in text
+
+    def test_a_long_step_with_a_time_is_wrapped_not_cut(self) -> None:
+        world = worlds.promoting()
+        title = "hold " + ", ".join(f"alias-{i}" for i in range(12))
+        for width in range(50, 78):
+            op = replace(world.operations[1], steps=(replace(world.operations[1].steps[0], title=title),))
+            text = words(operations.detail_panel(replace(world, operations=(op,)), VIEW, width, 40))
+            assert "alias-…" not in text and all(f"alias-{i}" in text for i in range(12)), width
+
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
             ({"alive": True}, "c cancels it with a reason"),
-            ({"alive": False}, "z undoes it"),
+            ({"alive": True, "decision": "undo"}, "ends by itself"),
+            ({"started_at": ""}, "is starting"),
+            ({"alive": False}, "z undoes it, and r does the same"),
             ({"alive": False, "decision": "forward"}, "r resumes and finishes it"),
             ({"outcome": "halted"}, "A person must act"),
             ({"outcome": "undone"}, "Everything was put back"),

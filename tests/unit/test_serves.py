@@ -173,7 +173,18 @@ def test_a_container_removed_behind_the_console_is_missing_and_its_record_is_kep
     assert (serve.phase, serve.container.status) == (Phase.ABSENT, "missing")
     assert serve.why.startswith("missing") and A in made.record.serves
     assert any("the incumbent a is absent" in p for p in made.problems)
-    assert any("alias llm.primary points at primary-a" in p for p in made.problems)
+    assert any("llm.primary" in p and "at primary-a, where no serve of ours runs" in p for p in made.problems)
+
+
+def test_aliases_that_lead_nowhere_are_one_problem() -> None:
+    """Six aliases of one dead serve pushed every event out of sight."""
+    made = world(stopped())
+    gateway = made.gateway.value
+    assert gateway is not None
+    many = replace(gateway, aliases={"llm.primary": "primary-a", "llm.voice": "primary-a"})
+    told = derive(replace(made, gateway=Reading.known(many, made.now_s, "gateway"))).problems
+    where = [p for p in told if p.startswith("gateway")]
+    assert where == ["gateway: aliases llm.primary, llm.voice point at primary-a, where no serve of ours runs"]
 
 
 def test_an_unreadable_daemon_makes_serves_lost_not_missing() -> None:

@@ -114,7 +114,7 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
         if self.closed:
             return Cell(literal(self.closed), "bad")
         if self.word:
-            return Cell(f"This touches live traffic. Type {self.word} to confirm:", "warn")
+            return Cell(f"This touches live traffic. Tab, then type {self.word} to confirm:", "warn")
         return Cell(self.ask, "dim")
 
     def on_resize(self) -> None:
@@ -148,7 +148,8 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
         stops = [*self.query("#cancel"), *self.query(Input), *self.query("#yes").results(Button)]
         able = [w for w in stops if not w.disabled]
         at = able.index(self.focused) if self.focused in able else -1
-        able[(at + by) % len(able)].focus()
+        # Not Widget.focus, which is queued: what is typed right after Tab must reach the field.
+        self.set_focus(able[(at + by) % len(able)])
 
     def action_scroll(self, by: int) -> None:
         self.query_one(Body).move(by)

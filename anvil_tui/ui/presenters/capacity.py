@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from anvil_tui.core.box import Engine, KvCapacity
-from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Figure, Recipe
-from anvil_tui.core.world import Serve, World
+from anvil_tui.core.world import Phase, Serve, World
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import state_note
-from anvil_tui.ui.presenters.serves import incumbent
+from anvil_tui.ui.presenters.serves import subject
 from anvil_tui.ui.text import NA, bar, gib, literal, number
 
 _LABEL = 9
@@ -17,13 +16,9 @@ MEASURED = "measured concurrency"
 
 
 def focus(world: World, view: View) -> Serve | None:
-    """The selected serve while it runs, else what serves, else whatever runs."""
-    chosen = world.serve(view.serve)
-    if chosen and chosen.container.running:
-        return chosen
-    serving = [s for r in world.workspace.roles if (s := incumbent(world, r.name)) and s.container.running]
-    running = [s for s in world.serves if s.container.running and s.position != "foreign"]
-    return next(iter([*serving, *running]), None)
+    """The subject of the screen; a serve that was chosen and does not run has no capacity, so what runs."""
+    wanted = (subject(world, view), subject(world, View()))
+    return next((s for s in wanted if s and s.container.running), None)
 
 
 def panel(world: World, view: View, width: int, height: int) -> Panel:
@@ -38,7 +33,7 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
     rows = [
         _pool(engine, serve, width),
         _context(engine, serve, width),
-        _use(engine, serve.engine, width),
+        _use(engine, serve, width),
         *_three(engine, serve, width),
         *_extra(engine, width),
     ]
@@ -71,10 +66,12 @@ def _context(engine: Engine | None, serve: Serve, width: int) -> Row:
     return _labelled("context", number(told, "tok"), tail, width)
 
 
-def _use(engine: Engine | None, reading: Reading[Engine], width: int) -> Row:
+def _use(engine: Engine | None, serve: Serve, width: int) -> Row:
     if engine is None:
-        why = literal(reading.reason or "no reading", 120)
-        return _labelled("in use", NA, [Cell(why, "bad" if reading.state == "error" else "dim")], width)
+        why = literal(serve.engine.reason or "no reading", 120)
+        return _labelled("in use", NA, [Cell(why, "bad" if serve.engine.state == "error" else "dim")], width)
+    if serve.phase is Phase.LOADING:
+        return _labelled("in use", NA, [Cell(f"loading: {literal(serve.why, 120)}", "dim")], width)
     counts = [
         Cell(f"running {_count(engine.running)}", "text"),
         Cell("  "),

@@ -40,7 +40,10 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the operator has chosen to look at: keys, never positions. `zone` None = this machine's own."""
+    """What is looked at: keys, never positions. `zone` None = this machine's own.
+
+    `picked` names the key fields that a person set; the others are where the cursor stands by default.
+    """
 
     serve: str = ""
     gpu: str = ""
@@ -49,10 +52,12 @@ class View:
     gate: str = ""
     zone: tzinfo | None = None
     filters: tuple[tuple[str, str], ...] = ()
+    picked: frozenset[str] = frozenset()
 
-    def choosing(self, field_name: str, key: str) -> View:
-        """The same view with another key chosen in one of the key fields."""
-        return replace(self, **{field_name: key})  # type: ignore[arg-type]
+    def choosing(self, field_name: str, key: str, *, picked: bool = False) -> View:
+        """The same view with another key in one of the key fields, set by a person or not."""
+        by_person = self.picked | {field_name} if picked else self.picked - {field_name}
+        return replace(self, picked=by_person, **{field_name: key})  # type: ignore[arg-type]
 
     def filter_of(self, pane: str) -> str:
         return dict(self.filters).get(pane, "")
@@ -86,6 +91,8 @@ def cut_row(cells: Iterable[Cell], width: int) -> tuple[Cell, ...]:
             break
         text = clip(cell.text, left)
         out.append(Cell(text, cell.tone))
+        if text != cell.text:
+            break
         left -= cell_len(text)
     return tuple(out)
 
@@ -114,16 +121,21 @@ def middle(text: str, width: int, tone: Tone = "text") -> Cell:
     return Cell(fit(text, width), tone)
 
 
-def sentence(text: str, width: int, tone: Tone = "text", *, indent: int = 0, key: str = "") -> list[Row]:
-    """A sentence over as many rows as it needs."""
-    gap = " " * indent
-    return [Row((Cell(gap + part, tone),), key) for part in wrap(text, max(8, width - indent))]
+def sentence(
+    text: str, width: int, tone: Tone = "text", *, indent: int = 0, key: str = "", most: int = 0
+) -> list[Row]:
+    """A sentence over as many rows as it needs; with `most`, over that many at most, the cut marked."""
+    gap, room = " " * indent, max(8, width - indent)
+    parts = wrap(text, room)
+    if most and len(parts) > most:
+        parts = [*parts[: most - 1], clip(" ".join(parts[most - 1 :]), room)]
+    return [Row((Cell(gap + part, tone),), key) for part in parts]
 
 
 def item(head: Sequence[Cell], text: str, tone: Tone, tail: Sequence[Cell], width: int) -> list[Row]:
     """A marked line with something at its right end; a long text goes on below itself."""
     indent = width_of(head)
-    first, *more = wrap(text, max(8, width - indent - width_of(tail)))
+    first, *more = wrap(text, max(8, width - indent - width_of(tail) - (1 if tail else 0)))
     rows = [spread([*head, Cell(first, tone)], tail, width)]
     return [*rows, *(row(" " * indent, Cell(part, tone)) for part in more)]
 

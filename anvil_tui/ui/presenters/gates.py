@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import GateView, OperationView
 from anvil_tui.core.world import World
@@ -9,6 +11,7 @@ from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, facts, left, right, row, sentence
 from anvil_tui.ui.text import bar, clip, literal
 
+NOT_RUN = "not run"
 _MARKS: dict[str, tuple[str, Tone]] = {
     Verdict.PASSED: (glyphs.DONE, "good"),
     Verdict.FAILED: (glyphs.BAD, "bad"),
@@ -19,6 +22,7 @@ _MARKS: dict[str, tuple[str, Tone]] = {
     Verdict.CANCELLED: (glyphs.OFF, "dim"),
     "running": (glyphs.RUN, "accent"),
     "pending": (glyphs.TODO_DOT, "faint"),
+    NOT_RUN: (glyphs.DASH, "faint"),
 }
 _SETTLED = frozenset(Verdict)
 _WORD = 11
@@ -36,6 +40,13 @@ def of_operation(world: World, view: View) -> OperationView | None:
     return chosen or running or (with_gates[-1] if with_gates else None)
 
 
+def settled(operation: OperationView) -> tuple[GateView, ...]:
+    """Its gates; once it has ended or is going back, one without a verdict is `not run`, not still to come."""
+    if operation.outcome is None and operation.decision != "undo":
+        return operation.gates
+    return tuple(g if g.verdict in _SETTLED else replace(g, verdict=NOT_RUN) for g in operation.gates)
+
+
 def tally(gates: tuple[GateView, ...]) -> str:
     """`9/14`: gates with a verdict of all."""
     return f"{sum(g.verdict in _SETTLED for g in gates)}/{len(gates)}"
@@ -47,7 +58,7 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
         text = "No qualification yet: g runs the gates of a suite on the selected serve."
         return Panel("Gates", tuple(sentence(text, width, "dim")))
     title = f"Gates {tally(operation.gates)}  {operation.kind} {literal(operation.target, 80)}"
-    rows = [_line(g, width) for g in operation.gates]
+    rows = [_line(g, width) for g in settled(operation)]
     return Panel(title, tuple(rows), _verdicts(operation))
 
 
@@ -69,7 +80,7 @@ def _line(gate: GateView, width: int) -> Row:
     done = f"{gate.done}/{gate.of}" if gate.of else ""
     cells = [
         Cell(f"{glyph} ", tone),
-        left(literal(gate.id), name, "faint" if gate.verdict == "pending" else "text"),
+        left(literal(gate.id), name, "faint" if gate.verdict in ("pending", NOT_RUN) else "text"),
         Cell(" "),
         left(gate.verdict, _WORD, tone),
         right(done, 7, "text"),
@@ -89,7 +100,7 @@ def _line(gate: GateView, width: int) -> Row:
 def detail(world: World, view: View, width: int, height: int) -> Panel:
     """One gate in full: nothing cut."""
     operation = of_operation(world, view)
-    gate = next((g for g in operation.gates if g.id == view.gate), None) if operation else None
+    gate = next((g for g in settled(operation) if g.id == view.gate), None) if operation else None
     if operation is None or gate is None:
         return Panel("Gate", tuple(sentence("Choose a gate with the arrow keys.", width, "dim")))
     glyph, tone = mark(gate.verdict)

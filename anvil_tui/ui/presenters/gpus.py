@@ -142,7 +142,9 @@ def owner(world: World, gpu: Gpu) -> list[Cell]:
         first = gpu.processes[0]
         more = f" +{len(gpu.processes) - 1}" if len(gpu.processes) > 1 else ""
         return [Cell(f"foreign pid {first.pid} {literal(first.name or '', 40)}{more}".rstrip(), "warn")]
-    if gpu.processes is None and gpu.used_bytes:
+    if gpu.state != "ok":
+        return [Cell("owner n/a", "dim")]
+    if gpu.processes is None and gpu.used_bytes != 0:
         return [Cell("owner n/a: processes cannot be listed here", "dim")]
     return [Cell("no owner", "faint")]
 

@@ -8,10 +8,11 @@ from typing import Literal
 
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.world import Phase, Serve, World
-from anvil_tui.ui import glyphs
+from anvil_tui.ui import glyphs, policies
+from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters import gates
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, spread, width_of
-from anvil_tui.ui.presenters.operations import current_step
+from anvil_tui.ui.presenters.operations import current_step, elapsed, progress_note
 from anvil_tui.ui.presenters.serves import incumbent
 from anvil_tui.ui.text import fit, literal
 
@@ -19,6 +20,7 @@ StageState = Literal["done", "running", "open"]
 Why = Callable[[str], str | None]
 
 _NOT_UP = (Phase.ABSENT, Phase.CREATED, Phase.STOPPED, Phase.FAILED, Phase.LOST)
+_DOWN = (Phase.ABSENT, Phase.STOPPED, Phase.FAILED)
 _MARKS: dict[StageState, tuple[str, Tone]] = {
     "done": (glyphs.DONE, "good"),
     "running": (glyphs.RUN, "accent"),
@@ -42,7 +44,7 @@ def candidate(world: World, view: View) -> Serve | None:
 
 
 def stages(world: World, serve: Serve) -> tuple[Stage, ...]:
-    role = serve.record.role if serve.record else ""
+    role = _role_of(world, serve)
     held, empty = _held(world, role), _empty(world, role)
     return (
         _load(serve),
@@ -51,6 +53,14 @@ def stages(world: World, serve: Serve) -> tuple[Stage, ...]:
         Stage("drain", "done" if held and empty else "running" if held else "open"),
         Stage("promote", "done" if serve.position == "incumbent" else "open"),
     )
+
+
+def _role_of(world: World, serve: Serve | None) -> str:
+    """The role of the serve, or the only one that there is."""
+    if serve and serve.record:
+        return serve.record.role
+    roles = world.workspace.roles
+    return roles[0].name if len(roles) == 1 else ""
 
 
 def _load(serve: Serve) -> Stage:
@@ -77,23 +87,62 @@ def _empty(world: World, role: str) -> bool:
     return serve is not None and serve.in_flight == 0
 
 
-def next_verb(found: tuple[Stage, ...]) -> str | None:
-    """Load, then qualify, then promote: promote itself holds and drains."""
+def next_verb(world: World, serve: Serve, found: tuple[Stage, ...]) -> str | None:
+    """Load, then qualify, then promote: promote itself holds and drains. A candidate that cannot be loaded
+    beside what serves goes straight to its promotion, which loads and qualifies it too."""
+    target = Target(role=_role_of(world, serve), recipe=serve.name)
     open_ones = {s.verb for s in found if s.state != "done"}
+    if "load" in open_ones and policies.load(world, target) and not policies.promote(world, target):
+        return "promote"
     return next((verb for verb in ("load", "qualify", "promote") if verb in open_ones), None)
+
+
+def _picked(world: World, view: View) -> str:
+    """The recipe that a person chose among the recipes; "" when none, or when it serves already."""
+    wanted = world.recipe(view.recipe) if "recipe" in view.picked else None
+    serving = {s.name for r in world.workspace.roles if (s := incumbent(world, r.name))}
+    return wanted.id if wanted and wanted.loadable and wanted.id not in serving else ""
+
+
+def _without_candidate(world: World, view: View, width: int) -> tuple[Row, str]:
+    """Nothing stands beside what serves: what could, and by which deed."""
+    role, recipe = _role_of(world, None), _picked(world, view)
+    ids = [recipe] if recipe else [f.recipe.id for f in world.recipes if f.recipe]
+    loads, promotes = (
+        [i for i in ids if policy(world, Target(role=role, recipe=i)) is None]
+        for policy in (policies.load, policies.promote)
+    )
+    count = len(loads or promotes)
+    can = f"  {count} recipe{'s' * (count != 1)} can be {'loaded' if loads else 'promoted'}" if count else ""
+    name = Cell(fit(literal(recipe), max(8, width - 24)), "strong") if recipe else Cell("none", "text")
+    row = spread([Cell(" candidate ", "dim"), name, Cell("  not loaded" if recipe else can, "dim")], [], width)
+    return row, "load" if loads or not promotes else "promote"
+
+
+def _urgent(world: World, verb: str | None, beside: bool) -> str | None:
+    """What comes before `verb`: an incumbent that is down; traffic that is held with no promotion to come."""
+    for role in world.workspace.roles:
+        now = incumbent(world, role.name)
+        if now and now.phase in _DOWN:
+            return "rollback"
+        if now and _held(world, role.name) and not (beside and verb == "promote"):
+            return "readmit"
+    return verb
 
 
 def strip(world: World, view: View, width: int, why: Why, keys: dict[str, str]) -> tuple[Row, Row]:
     """Two rows: the stages, and what comes next. `why` gives the reason a verb is closed, or None."""
     operation = world.operation
     if operation and operation.outcome is None:
-        return _operation_rows(operation, width)
-    serve = candidate(world, view)
-    if serve is None:
-        text = [Cell(" candidate ", "dim"), Cell("none", "text")]
-        return spread(text, [], width), _next_row("load", why, keys, width)
-    found = stages(world, serve)
-    return _stage_row(serve, found, width), _next_row(next_verb(found), why, keys, width)
+        return _operation_rows(world, operation, width)
+    serve, verb = candidate(world, view), None
+    beside = serve is not None and _picked(world, view) in ("", serve.name)
+    if serve is not None and beside:
+        found = stages(world, serve)
+        first, verb = _stage_row(serve, found, width), next_verb(world, serve, found)
+    else:
+        first, verb = _without_candidate(world, view, width)
+    return first, _next_row(_urgent(world, verb, beside), why, keys, width)
 
 
 def _stage_row(serve: Serve, found: tuple[Stage, ...], width: int) -> Row:
@@ -121,26 +170,31 @@ def _next_row(verb: str | None, why: Why, keys: dict[str, str], width: int) -> R
     )
 
 
-def _operation_rows(operation: OperationView, width: int) -> tuple[Row, Row]:
+def _operation_rows(world: World, operation: OperationView, width: int) -> tuple[Row, Row]:
     """While an operation is open the strip is about it: steps around the present one."""
-    tone: Tone = "accent" if operation.state == "running" else "warn"
-    word = operation.kind if operation.state == "running" else f"{operation.kind} INTERRUPTED"
+    gone = operation.state == "interrupted"
+    tone: Tone = "warn" if gone else "accent"
+    word = f"{operation.kind} INTERRUPTED" if gone else operation.kind
     place, count, step = current_step(operation)
-    undo = "undo " if operation.decision == "undo" and operation.undo_steps else ""
+    back = operation.decision == "undo" and bool(operation.undo_steps)
     head = [Cell(f" {glyphs.RUN if tone == 'accent' else glyphs.WARN} {word} ", tone)]
-    tail = [Cell(f"{undo}step {place}/{count}  ", "dim"), *_dots(place, count, tone)]
+    # the journal tells of a way back only what it has come to, so that there is no "of how many"
+    dots = [] if back else _dots(place, count, tone)
+    tail = [Cell(f"undo step {place}  " if back else f"step {place}/{count}  ", "dim"), *dots]
     room = width - width_of(head) - width_of(tail) - 3
     name = Cell(fit(literal(operation.target), max(8, room)) + "  ", "strong")
     first = spread([*head, name, *tail], [], width)
-    if operation.state == "interrupted":
+    if gone:
         return first, spread(
             [Cell(" next      ", "dim"), Cell("r resume", "accent"), Cell(" or "), Cell("z undo", "accent")],
             [],
             width,
         )
     now = literal(step.title, 100) if step else "starting"
-    note = f"  {literal(operation.last_note, 200)}" if operation.last_note else ""
-    return first, spread([Cell(" now       ", "dim"), Cell(now), Cell(note, "dim")], [], width)
+    said = progress_note(world, operation)
+    note = f"  {literal(said, 200)}" if said else ""
+    took = elapsed(world, operation, step, limit=False)
+    return first, spread([Cell(" now       ", "dim"), Cell(now), Cell(note, "dim")], [*took, Cell(" ")], width)
 
 
 def _dots(place: int, count: int, tone: Tone) -> list[Cell]:

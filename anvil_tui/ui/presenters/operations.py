@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from anvil_tui.core.journal import OperationView, StepView
-from anvil_tui.core.times import span
-from anvil_tui.core.world import Event, World
+from anvil_tui.core.times import parse_time, span
+from anvil_tui.core.world import Event, Phase, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters import gates
 from anvil_tui.ui.presenters.cells import (
@@ -22,8 +24,10 @@ from anvil_tui.ui.presenters.cells import (
     sentence,
     spread,
 )
+from anvil_tui.ui.presenters.serves import at_work
 from anvil_tui.ui.text import clock, literal, seconds_since, stamp
 
+READY = "ready"
 _STATES: dict[str, tuple[str, Tone]] = {
     "planned": (glyphs.TODO_DOT, "faint"),
     "running": (glyphs.RUN, "accent"),
@@ -38,6 +42,8 @@ _STEPS: dict[str, tuple[str, Tone]] = {
     "done": (glyphs.DONE, "good"),
     "failed": (glyphs.BAD, "bad"),
 }
+# a step that was running when its process went; nothing counts on any more
+_BROKEN: tuple[str, Tone] = (glyphs.WARN, "warn")
 _EVENT_TONES: dict[str, Tone] = {"plain": "text", "good": "good", "warn": "warn", "bad": "bad"}
 
 
@@ -87,22 +93,64 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
     title = literal(step.title, 80) if step else "starting"
     rows = [
         spread(
-            [*head, Cell(f"step {place}/{count} ", "dim"), Cell(title)], _times(world, step), width, operation.id
+            [*head, Cell(f"step {place}/{count} ", "dim"), Cell(title)],
+            elapsed(world, operation, step),
+            width,
+            operation.id,
         )
     ]
-    if operation.last_note:
-        rows.append(spread([Cell(f"  {literal(operation.last_note, 300)}", "dim")], [], width, operation.id))
+    said = progress_note(world, operation)
+    if said:
+        rows.append(spread([Cell(f"  {literal(said, 300)}", "dim")], [], width, operation.id))
     return rows
 
 
-def _times(world: World, step: StepView | None) -> list[Cell]:
+def progress_note(world: World, operation: OperationView) -> str:
+    """What the present step says of itself; while an engine starts, where its load is."""
+    step, serve = current_step(operation)[2], at_work(world)
+    if step and step.name.endswith(READY) and serve and serve.phase is Phase.LOADING and serve.why:
+        return f"{serve.name}: {serve.why}"
+    return operation.last_note
+
+
+def usual_s(world: World, operation: OperationView) -> float | None:
+    """How long engines of the same recipe took to get ready in earlier operations; None = never seen here."""
+    recipe = _recipe_of(world, operation)
+    steps = [
+        o.step(READY) for o in world.operations if recipe and o is not operation and _recipe_of(world, o) == recipe
+    ]
+    spans = [_span_s(s) for s in steps if s and s.state == "done"]
+    known = [s for s in spans if s is not None]
+    return median(known) if known else None
+
+
+def _recipe_of(world: World, operation: OperationView) -> str:
+    """The recipe that an operation's target names, "" when it names none that is known."""
+    names = {f.recipe.id for f in world.recipes if f.recipe} | {s.name for s in world.serves}
+    return next((word for word in operation.target.split() if word in names), "")
+
+
+def _span_s(step: StepView) -> float | None:
+    try:
+        start, end = parse_time(step.started_at), parse_time(step.ended_at)
+    except ValueError:
+        return None
+    return (end - start).total_seconds() if start and end else None
+
+
+def elapsed(world: World, operation: OperationView, step: StepView | None, *, limit: bool = True) -> list[Cell]:
+    """How long the present step has taken, what is usual, and what is allowed."""
     took = seconds_since(step.started_at, world.now_utc) if step else None
     if step is None or took is None:
         return []
-    if step.deadline_s and step.state == "running":
+    if step.state != "running":
+        return [Cell(f" {span(took)}", "dim")]
+    usual = usual_s(world, operation) if step.name == READY else None
+    cells = [Cell(f" {span(took)}", "text"), Cell("" if usual is None else f", usually {span(usual)}", "dim")]
+    if limit and step.deadline_s:
         late: Tone = "warn" if took > step.deadline_s else "dim"
-        return [Cell(f" {span(took)}", "text"), Cell(f" of at most {span(step.deadline_s)}", late)]
-    return [Cell(f" {span(took)}", "dim")]
+        cells.append(Cell(f"{' of' if usual is None else ','} at most {span(step.deadline_s)}", late))
+    return cells
 
 
 def events_panel(world: World, view: View, width: int, height: int) -> Panel:
@@ -158,12 +206,13 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
     operation = chosen(world, view)
     if operation is None:
         return Panel("Operation", tuple(sentence("No operation yet.", width, "dim")))
-    rows = [*_facts(operation, view, width), BLANK, *_steps(world, operation.steps, width, "Steps")]
+    rows = [*_facts(operation, view, width), BLANK]
     if operation.undo_steps:
-        rows += [BLANK, *_steps(world, operation.undo_steps, width, "Way back")]
+        rows += [*_steps(world, operation, operation.undo_steps, width, "Way back"), BLANK]
+    rows += _steps(world, operation, operation.steps, width, "Steps")
     if operation.gates:
         rows += [BLANK, row(Cell(f"Gates {gates.tally(operation.gates)}", "accent"))]
-        rows += [gates._line(g, width)._replace(key="") for g in operation.gates]
+        rows += [gates._line(g, width)._replace(key="") for g in gates.settled(operation)]
     return Panel(f"{operation.kind} {literal(operation.target, 120)}", tuple(rows))
 
 
@@ -199,12 +248,16 @@ def _decision(operation: OperationView) -> str:
 def what_now(operation: OperationView) -> str:
     """The possible next deeds, as one sentence."""
     match operation.state:
+        case "planned":
+            return "Its process is starting."
+        case "running" if operation.decision:
+            return f"It has decided ({operation.decision}) and ends by itself, also without this console."
         case "running":
             return "It runs in its own process and goes on without this console. c cancels it with a reason."
         case "interrupted" if operation.decision == "forward":
             return "Its process is gone after the decision: r resumes and finishes it."
         case "interrupted":
-            return "Its process is gone before a decision: z undoes it, r looks and takes the way that is right."
+            return "Its process is gone before a decision: z undoes it, and r does the same."
         case "halted":
             return (
                 "A person must act: mend what the last line names, then r or z goes on from here; or see to it "
@@ -216,19 +269,27 @@ def what_now(operation: OperationView) -> str:
             return "Nothing is left to do."
 
 
-def _steps(world: World, steps: tuple[StepView, ...], width: int, title: str) -> list[Row]:
+def broken_off(operation: OperationView, step: StepView) -> bool:
+    """Its journal says that it runs, but nobody runs it any more: the process is gone, or the way back goes on."""
+    back = operation.decision == "undo" and bool(operation.undo_steps) and step in operation.steps
+    return step.state == "running" and (operation.state != "running" or back)
+
+
+def _steps(
+    world: World, operation: OperationView, steps: tuple[StepView, ...], width: int, title: str
+) -> list[Row]:
     done = sum(s.state == "done" for s in steps)
     rows = [row(Cell(f"{title} {done}/{len(steps)}", "accent"))]
     for number, step in enumerate(steps, 1):
-        glyph, tone = _STEPS[step.state]
-        took = _took(world, step)
+        broken = broken_off(operation, step)
+        glyph, tone = _BROKEN if broken else _STEPS[step.state]
+        took = "broken off" if broken else _took(world, step)
         name: Tone = "faint" if step.state == "pending" else "text"
         head = [right(str(number), 3, "faint"), Cell(f" {glyph} ", tone)]
         rows += item(head, literal(step.title, 300), name, [Cell(f" {took}", "dim")], width)
         if step.note:
-            rows += sentence(literal(step.note, 600), width, "bad" if step.state == "failed" else "dim", indent=6)[
-                :3
-            ]
+            worry: Tone = "bad" if step.state == "failed" else "dim"
+            rows += sentence(literal(step.note, 600), width, worry, indent=6, most=3)
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anvil_tui.core.world import Light, Phase, Serve, World
+from anvil_tui.core.world import OPERATION_LABEL, Light, Phase, Serve, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import state_note
@@ -28,6 +28,8 @@ LIGHTS: dict[str, Cell] = {
     "wait": Cell(glyphs.WAIT, "warn"),
     "unknown": Cell(glyphs.ASK, "dim"),
 }
+_LOADING_KINDS = ("load", "qualify", "promote", "rollback")
+_COMING = (Phase.LOADING, Phase.READY, Phase.FAILED)
 _QUIET = (Phase.STOPPED, Phase.ABSENT, Phase.CREATED)
 _LIGHT_COLUMNS = ("proc", "http", "id", "prog")
 _PHASE_WIDTH = 9
@@ -38,6 +40,31 @@ def incumbent(world: World, role: str) -> Serve | None:
     """The serve that the record names as the role's incumbent, if it can be seen."""
     held = world.record.roles.get(role)
     return world.serve(held.incumbent) if held and held.incumbent else None
+
+
+def at_work(world: World) -> Serve | None:
+    """The serve that an open operation loads or judges: it runs and does not serve yet."""
+    operation = world.operation
+    if operation is None or operation.outcome is not None or operation.kind not in _LOADING_KINDS:
+        return None
+    found = [s for s in world.serves if s.container.running and s.position != "foreign" and s.phase in _COMING]
+    made = [s for s in found if s.container.labels.get(OPERATION_LABEL) == operation.id]
+    coming = [s for s in found if s.position != "incumbent"]
+    return next(iter([*made, *coming, *found]), None)
+
+
+def subject(world: World, view: View) -> Serve | None:
+    """What KV capacity and log are about: the serve that a person chose; else what an operation is at work on;
+    else the one under the cursor while it runs; else what serves."""
+    chosen = world.serve(view.serve)
+    if chosen and "serve" in view.picked:
+        return chosen
+    work = at_work(world)
+    if work or (chosen and chosen.container.running):
+        return work or chosen
+    serving = [s for r in world.workspace.roles if (s := incumbent(world, r.name)) and s.container.running]
+    running = [s for s in world.serves if s.container.running and s.position != "foreign"]
+    return next(iter([*serving, *running]), chosen)
 
 
 def shown(world: World, view: View) -> list[Serve]:
@@ -64,6 +91,8 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
         return Panel(title, tuple(_nothing(world, width)), note)
     wide = 1 + 2 * len(serves) <= height
     rows = [_head(width)]
+    if not world.containers.ok and world.containers.state != "unknown":
+        rows = sentence(f"cannot be read: {literal(world.containers.reason)}", width, "bad", most=3) + rows
     for serve in serves:
         rows.append(_line(serve, width))
         if wide or in_trouble(serve):
@@ -133,9 +162,13 @@ def _phase_word(serve: Serve) -> str:
 
 def _second(world: World, serve: Serve, width: int) -> list[Row]:
     """Why, where there is more to say than the phase; else id, place, restarts, readiness of the way back."""
+    if not world.containers.ok:
+        known = [Cell(f"last seen {literal(serve.container.status, 20)}", "dim")]
+        return [spread([Cell("  "), *joined([known, [Cell(short_id(serve.container.id), "dim")]])], [], width,
+                       serve.container.id)]  # fmt: skip
     if serve.why and (in_trouble(serve) or serve.position == "foreign"):
         tone: Tone = "bad" if in_trouble(serve) and serve.phase is not Phase.LOADING else "dim"
-        return sentence(literal(serve.why), width, tone, indent=2, key=serve.container.id)[:2]
+        return sentence(literal(serve.why), width, tone, indent=2, key=serve.container.id, most=2)
     parts = [[Cell(literal(serve.why, 120), "dim")]] if serve.why and serve.why != serve.phase else []
     parts += [[Cell(short_id(serve.container.id), "dim")], place(world, serve)]
     restarts = serve.container.restart_count

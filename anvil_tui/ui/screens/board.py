@@ -102,7 +102,8 @@ class Board(Screen[None], inherit_bindings=False):
     @on(Pane.Moved)
     def _moved(self, event: Pane.Moved) -> None:
         event.stop()
-        self.console.choose(event.pane.field or _field(self.console.world, event.key), event.key, event.lost)
+        field = event.pane.field or _field(self.console.world, event.key)
+        self.console.choose(field, event.key, event.lost, picked=event.by_person)
 
     def filter_name(self) -> str:
         """Whose filter `/` sets here."""

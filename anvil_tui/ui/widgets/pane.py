@@ -21,11 +21,11 @@ class Pane(Strips, can_focus=True):
     """Shows the panel that `build` makes of the World. The cursor is a key of the View, never a position."""
 
     class Moved(Message):
-        """The cursor is on another key. `lost` is the key that vanished under it, "" when a person moved it."""
+        """The cursor is on another key, by a person or by itself; `lost` is the key that vanished under it."""
 
-        def __init__(self, pane: Pane, key: str, lost: str = "") -> None:
+        def __init__(self, pane: Pane, key: str, lost: str = "", *, by_person: bool = False) -> None:
             super().__init__()
-            self.pane, self.key, self.lost = pane, key, lost
+            self.pane, self.key, self.lost, self.by_person = pane, key, lost, by_person
 
     def __init__(self, build: Build, field: str = "", *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -122,7 +122,7 @@ class Pane(Strips, can_focus=True):
         key = keys[max(0, min(len(keys) - 1, at + by))]
         if key != self.cursor:
             self.cursor = key
-            self.post_message(self.Moved(self, key))
+            self.post_message(self.Moved(self, key, by_person=True))
         self.lay_out()
 
     def page(self) -> int:

@@ -25,6 +25,7 @@ from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import World
 from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.gates.conductor import Conductor
+from anvil_tui.service.gates.session import GateParts
 from anvil_tui.service.probes import Probes, Sources
 from anvil_tui.service.store import Store
 
@@ -68,7 +69,7 @@ def open_box(directory: Path) -> Box:
         gpus=gpus,
         host=host_reader(workspace.containers.url, directory, clock),
         chat=chat,
-        conductor=Conductor(chat, engines, containers, gpus, clock),
+        conductor=Conductor(GateParts(chat, engines, containers, gpus, clock)),
         store=BoxFile(state),
         operations=OperationFolders(state / "operations", hide),
         lease=FileLease(state / "lease"),

@@ -9,9 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from anvil_tui.core.gate_kinds import COMMON, GATE_KEYS, LOOKS
+from anvil_tui.core.gate_kinds import GateKind as GateKind
+from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import NonNegative, Positive, Slug, Table
 
 SUITE_SCHEMA = "anvil.suite/1"
+
+Thinking = Literal["none", "on", "off", "low", "medium", "high"]
 
 
 class Verdict(StrEnum):
@@ -40,70 +45,89 @@ class FailureClass(StrEnum):
     STREAM = "stream_broken"
 
 
-GateKind = Literal[
-    "identity", "smoke", "json", "tools", "streaming-tools", "tool-result", "needle",
-    "log-audit", "container-state", "reserve",
-]  # fmt: skip
-
-
-_COMMON = frozenset({"id", "kind", "proves", "timeout_s", "accept"})
-_REQUESTS = frozenset({"repeat", "pass_at_least", "visible_tokens", "reasoning_tokens", "routed"})
-GATE_KEYS: Mapping[str, frozenset[str]] = {
-    "identity": frozenset({"routed"}),
-    "smoke": _REQUESTS,
-    "json": _REQUESTS,
-    "tools": _REQUESTS,
-    "streaming-tools": _REQUESTS,
-    "tool-result": _REQUESTS,
-    "needle": _REQUESTS | {"prompt_tokens_at_least", "depth_pct"},
-    "log-audit": frozenset(),
-    "container-state": frozenset(),
-    "reserve": frozenset({"when"}),
-}
-"""Keys that apply to a kind of gate, besides id, kind, proves, timeout_s and accept, which apply to all."""
-
-
 class Gate(Table):
     """One entry of a suite. Which keys apply depends on `kind`; a key that does not apply is an error.
 
-    `repeat` is N in k-of-N; `pass_at_least` is k (None = all). `prompt_tokens_at_least` is the floor that
-    the engine's own count must reach. `depth_pct` is where in the prompt a needle stands.
+    `repeat` is N in k-of-N; `pass_at_least` is k (None = all); `parallel` of them are in flight at once.
+    `prompt_tokens_at_least` is the floor that the engine's own count must reach; `positions_pct` is where in the
+    prompt a needle stands, one position a repeat, in turn. `thinking` overrides the recipe's control.
     `routed` runs the requests through the gateway's private alias of the serve instead of its own port.
     `accept` names verdicts other than passed that this gate's own rule lets through.
+    Lanes make one row for each of `streams` x `prompt_tokens`, of `requests` requests each; the rules `*_at_most`
+    and `*_at_least` are compared with a row's medians.
     """
 
     id: Slug
     kind: GateKind
     proves: str = ""
+    timeout_s: Positive = 120
+    accept: tuple[Literal["unverified", "unsupported"], ...] = ()
+    routed: bool = False
+
     repeat: Positive = 1
     pass_at_least: Positive | None = None
-    timeout_s: Positive = 120
+    parallel: Annotated[int, Field(ge=1, le=128)] = 1
     visible_tokens: Positive | None = None
     reasoning_tokens: NonNegative | None = None
+    thinking: Thinking | None = None
     prompt_tokens_at_least: NonNegative = 0
-    depth_pct: Annotated[int, Field(ge=0, le=100)] = 50
-    routed: bool = False
-    when: Literal["idle", "after-work"] = "idle"
-    accept: tuple[Literal["unverified", "unsupported"], ...] = ()
+    positions_pct: tuple[Annotated[int, Field(ge=0, le=100)], ...] = (50,)
+    images: Positive | None = None
+
+    streams: tuple[Annotated[int, Field(ge=1, le=256)], ...] = (1,)
+    requests: Annotated[int, Field(ge=1, le=10_000)] = 5
+    prompt_tokens: tuple[Positive, ...] = ()
+    completion_tokens: Positive | None = None
+    prefix: Literal["unique", "shared", "warm"] = "unique"
+    warmup: NonNegative = 1
+    burst: bool = False
+    failed_at_most: NonNegative = 0
+    ttft_at_most_s: Annotated[float, Field(gt=0)] | None = None
+    decode_at_least_tok_s: Annotated[float, Field(gt=0)] | None = None
+    aggregate_at_least_tok_s: Annotated[float, Field(gt=0)] | None = None
+
+    argv: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    json_expect: dict[str, Any] = {}
+    fixture_sha256: dict[str, str] = {}
+
+    when: Literal["idle", "during", "after-work", "after-routed"] = "idle"
+    free_at_least_mib: NonNegative = 0
+    swap_at_most_mib: NonNegative | None = None
 
     @model_validator(mode="after")
     def _applies(self) -> Gate:
         problems = []
-        for key in sorted(self.model_fields_set - GATE_KEYS[self.kind] - _COMMON):
+        for key in sorted(self.model_fields_set - GATE_KEYS[self.kind] - COMMON):
             kinds = ", ".join(k for k, keys in GATE_KEYS.items() if key in keys)
             problems.append(f"{key} does not apply to kind {self.kind} (applies to: {kinds})")
         if self.pass_at_least and self.pass_at_least > self.repeat:
             problems.append(f"pass_at_least {self.pass_at_least} is more than repeat = {self.repeat}")
-        if self.kind == "needle" and not self.prompt_tokens_at_least:
+        if self.kind in ("needle", "needle-absent") and not self.prompt_tokens_at_least:
             problems.append("a needle needs prompt_tokens_at_least: without a floor it proves nothing")
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
     @property
+    def repeats(self) -> bool:
+        """Whether the gate is made `repeat` times; any other is one piece of work with one finding."""
+        return "repeat" in GATE_KEYS[self.kind]
+
+    @property
     def generates(self) -> bool:
         """Whether the gate makes the model generate."""
-        return "repeat" in GATE_KEYS[self.kind]
+        return self.kind not in LOOKS and self.kind != "identity"
+
+
+class Needs(Table):
+    """What a recipe must promise for a suite to make sense on it; checked before anything starts."""
+
+    modalities: tuple[str, ...] = ()
+    context_tokens: NonNegative = 0
+    concurrency: NonNegative = 0
+    images: NonNegative = 0
+    gpus: NonNegative = 0
 
 
 class Suite(Table):
@@ -112,6 +136,7 @@ class Suite(Table):
     schema_: Literal["anvil.suite/1"] = Field(alias="schema")
     id: Slug
     title: str = ""
+    needs: Needs = Needs()
     gates: tuple[Gate, ...]
 
     @model_validator(mode="after")
@@ -174,13 +199,15 @@ class GateResult:
     failures: tuple[FailureClass, ...] = ()
     observations: tuple[Observation, ...] = ()
     accepted: bool = False
+    rows: tuple[LaneRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GateProgress:
-    """Where a running gate stands: `done` of `of` observations."""
+    """Where a running gate stands: `done` of `of` observations; `row` is a row that was just completed."""
 
     gate: str
     kind: str
     done: int
     of: int
+    row: LaneRow | None = None

@@ -16,6 +16,7 @@ from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
 from anvil_tui.core.chat import ChatAnswer as ChatAnswer
 from anvil_tui.core.chat import ChatRequest as ChatRequest
 from anvil_tui.core.chat import ToolCall as ToolCall
+from anvil_tui.core.lanes import Instrument
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
 
@@ -127,3 +128,70 @@ class GatewayControl(Protocol):
 class ChatClient(Protocol):
     def chat(self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float) -> ChatAnswer:
         """One request to BASE_URL/v1/chat/completions. Never raises; no redirects; sizes and times capped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """One request of a lane: `body` is the complete JSON object to POST."""
+
+    n: int
+    body: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLane:
+    """A closed loop of `streams` threads over `requests`, or all of them at once (`burst`).
+
+    POSTed to BASE_URL/v1/chat/completions; `timeout_s` bounds each request.
+    """
+
+    base_url: str
+    requests: tuple[LoadRequest, ...]
+    streams: int
+    timeout_s: float
+    api_key: str | None = None
+    burst: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAnswer:
+    """`began_s` is when its stream decided to send it, in seconds from the start of the lane."""
+
+    n: int
+    began_s: float
+    answer: ChatAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """What a lane gave. `answers` are those that were begun, in the order of `n`."""
+
+    answers: tuple[LoadAnswer, ...]
+    wall_s: float
+    instrument: Instrument
+
+
+class LoadGenerator(Protocol):
+    def run(self, lane: LoadLane, on_done: Callable[[int], None], cancelled: Callable[[], bool]) -> LoadRun:
+        """The lane in a process of its own; `on_done(k)` after k requests. Cancelled: requests under way end, no
+        other begins. Raises EffectFailed when the process cannot be started or dies."""
+
+    def error_ms(self, streams: int) -> tuple[float, float]:
+        """(p50, p95) of what it reads too much of a known 200.0 ms TTFT at so many streams, now and here."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """`exit_code` None = killed at the deadline. Output is bounded and not redacted."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    elapsed_s: float
+
+
+class CommandRunner(Protocol):
+    def run(
+        self, argv: tuple[str, ...], env: Mapping[str, str], timeout_s: float, cancelled: Callable[[], bool]
+    ) -> CommandRun:
+        """A program with stdin closed and exactly this environment; its whole group is ended at the deadline."""

@@ -23,6 +23,7 @@ from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.ports import LogLine
 from anvil_tui.service.gates import operational
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
+from anvil_tui.service.gates.session import GateParts
 from tests.support.scripted import DONE, SSE_HEAD, Scripted, Seen, Step, answer, chunk, scripted
 
 ID = "c" * 64
@@ -104,7 +105,7 @@ class Bench:
 
     def conductor(self) -> Conductor:
         box: Any = self.box
-        return Conductor(OpenAIClient(time.monotonic, 1.0), Engines(box), box, Gpus(box), SystemClock())  # type: ignore[arg-type]
+        return Conductor(GateParts(OpenAIClient(time.monotonic, 1.0), Engines(box), box, Gpus(box), SystemClock()))  # type: ignore[arg-type]
 
     def target(self, made: Recipe | None = None, **more: Any) -> GateTarget:
         return GateTarget(made or recipe(), ID, self.server.url, None, **more)

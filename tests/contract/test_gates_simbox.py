@@ -25,6 +25,7 @@ from anvil_tui.core.gates import FailureClass, GateResult, Suite, Verdict
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
+from anvil_tui.service.gates.session import GateParts
 from anvil_tui.simbox.workspace import ALIASES
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +43,9 @@ class Sim:
         reader, clock = workspace.gpus.reader, SystemClock()
         self.socket = reader[reader.index("--socket") + 1]
         self.gpus = ChildGpuReader(reader, 5.0, clock)
+        containers = DockerReader(self.url, 10)
         self.conductor = Conductor(
-            OpenAIClient(time.monotonic),
-            HttpEngineReader(clock),
-            DockerReader(self.url, 10),
-            self.gpus,
-            clock,
+            GateParts(OpenAIClient(time.monotonic), HttpEngineReader(clock), containers, self.gpus, clock)
         )
         held = BoxFile(folder / "state").read().serve_in(workspace.roles[0].name)
         assert held is not None

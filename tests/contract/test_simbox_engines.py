@@ -26,7 +26,7 @@ from anvil_tui.core.gates import GateResult, Suite
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor
-from anvil_tui.service.gates.session import GateTarget
+from anvil_tui.service.gates.session import GateParts, GateTarget
 from anvil_tui.simbox.faults import FAULTS
 from anvil_tui.simbox.workspace import ALIASES, read_recipes
 from tests.support.simbox import SimProcess, free_port, until
@@ -44,7 +44,9 @@ class Bench:
         self.reader, self.control = DockerReader(url), DockerControl(url)
         self.engines = HttpEngineReader(clock)
         self.gpus = ChildGpuReader((*self.sim.workspace.gpus.reader, "--interval", "0.02"), 5, clock)
-        self.conductor = Conductor(OpenAIClient(clock.monotonic_s), self.engines, self.reader, self.gpus, clock)
+        self.conductor = Conductor(
+            GateParts(OpenAIClient(clock.monotonic_s), self.engines, self.reader, self.gpus, clock)
+        )
         self.recipes = read_recipes(folder)
         self.suites = {f.id: f.suite for f in load_suites(folder / "gates") if f.suite}
         self.port = self.sim.record.serves[self.sim.incumbent].port

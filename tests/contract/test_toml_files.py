@@ -262,12 +262,12 @@ def test_a_bad_recipe_is_a_row_and_the_others_load(tmp_path: Path) -> None:
 
 def test_suites(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(SUITE)
-    (tmp_path / "t.toml").write_text(SUITE.replace('"s"', '"t"') + "depth_pct = 3\n")
+    (tmp_path / "t.toml").write_text(SUITE.replace('"s"', '"t"') + "positions_pct = [3]\n")
     (tmp_path / "u.toml").write_text(SUITE.replace('"s"', '"u"') + '[[gates]]\nid = "a"\nkind = "jsn"\n')
     (tmp_path / "v.toml").write_text(SUITE.replace('"s"', '"v"') + '[[gates]]\nid = "a"\nkind = "json"\n')
     rows = {r.id: r for r in load_suites(tmp_path)}
     assert rows["s"].suite == load_suite(tmp_path / "s.toml")
-    assert "t.toml:6: gates[0].depth_pct: does not apply to kind smoke" in rows["t"].error
+    assert "t.toml:6: gates[0].positions_pct: does not apply to kind smoke" in rows["t"].error
     assert "u.toml:8: gates[1].kind: must be" in rows["u"].error
     assert "nearest: 'json'" in rows["u"].error
     assert "v.toml:7: gates[1].id: a is used twice" in rows["v"].error

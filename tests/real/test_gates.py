@@ -26,6 +26,7 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import LogLine
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
+from anvil_tui.service.gates.session import GateParts
 from tests.support.llama import Llama, llama_server
 
 pytestmark = pytest.mark.real
@@ -89,7 +90,7 @@ def run(llama: Llama, suite: Suite, key: str | None = KEY, **more: Any) -> dict[
     reader: Any = ProcessReader(llama)
     gpus: Any = NoGpus()
     clock = SameSecond()
-    conductor = Conductor(OpenAIClient(time.monotonic), HttpEngineReader(clock), reader, gpus, clock)
+    conductor = Conductor(GateParts(OpenAIClient(time.monotonic), HttpEngineReader(clock), reader, gpus, clock))
     target = GateTarget(recipe(**more), "c" * 64, llama.url, key)
     assert conductor.unrunnable(suite, target) == {}
     return {r.gate: r for r in conductor.run(suite, target, lambda e: None, lambda: False)}

@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from anvil_tui.core.gates import GATE_KEYS, Gate, Suite
+from anvil_tui.core.gate_kinds import GATE_KEYS
+from anvil_tui.core.gates import Gate, Suite
 from anvil_tui.core.workspace import Workspace
 
 
 @pytest.mark.parametrize(
     ("gate", "says"),
     [
-        ({"kind": "smoke", "depth_pct": 10}, "depth_pct does not apply to kind smoke (applies to: needle)"),
+        (
+            {"kind": "smoke", "positions_pct": (10,)},
+            "positions_pct does not apply to kind smoke (applies to: needle,",
+        ),
         ({"kind": "tools", "when": "idle"}, "when does not apply to kind tools (applies to: reserve)"),
         ({"kind": "reserve", "repeat": 2}, "repeat does not apply to kind reserve"),
         ({"kind": "smoke", "repeat": 2, "pass_at_least": 3}, "more than repeat = 2"),
@@ -29,7 +33,11 @@ def test_a_key_that_does_not_apply_is_an_error(gate: dict[str, Any], says: str) 
 def test_every_kind_of_gate_says_which_keys_apply_and_takes_them() -> None:
     values = {
         "repeat": 2, "pass_at_least": 1, "visible_tokens": 9, "reasoning_tokens": 0, "routed": True,
-        "prompt_tokens_at_least": 7, "depth_pct": 1, "when": "after-work",
+        "prompt_tokens_at_least": 7, "positions_pct": (1,), "when": "after-work", "parallel": 2, "thinking": "off",
+        "images": 3, "streams": (1, 4), "requests": 8, "prompt_tokens": (100, 200), "completion_tokens": 64,
+        "prefix": "shared", "warmup": 0, "burst": True, "failed_at_most": 1, "ttft_at_most_s": 2.5,
+        "decode_at_least_tok_s": 10.0, "aggregate_at_least_tok_s": 20.0, "argv": ("true",), "env": ("HOME",),
+        "json_expect": {"ok": True}, "fixture_sha256": {}, "free_at_least_mib": 1, "swap_at_most_mib": 0,
     }  # fmt: skip
     assert set(Gate.model_fields) == {*values, "id", "kind", "proves", "timeout_s", "accept"}
     for kind, keys in GATE_KEYS.items():

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.gates import Gate, GateProgress, GateResult, Suite, Verdict
+from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged
-from anvil_tui.ports import ChatClient, Clock, ContainerReader, EngineReader, GpuReader
 from anvil_tui.service.gates.functional import FUNCTIONAL
 from anvil_tui.service.gates.operational import OPERATIONAL, log_meanwhile
-from anvil_tui.service.gates.session import Finding, GateTarget, Session, budgets
+from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session, budgets
 
 __all__ = ["Conductor", "GateTarget", "suite_passed"]
+
+CATALOGUE: Mapping[GateKind, GateWork] = {**FUNCTIONAL, **OPERATIONAL}
 
 OnEvent = Callable[[GateProgress | GateResult], None]
 
@@ -28,11 +29,8 @@ def suite_passed(results: Sequence[GateResult]) -> bool:
 class Conductor:
     """The only road by which gates run, for operations, console and command line alike."""
 
-    def __init__(
-        self, chat: ChatClient, engines: EngineReader, containers: ContainerReader, gpus: GpuReader, clock: Clock
-    ) -> None:
-        self._chat, self._engines, self._containers = chat, engines, containers
-        self._gpus, self._clock = gpus, clock
+    def __init__(self, parts: GateParts) -> None:
+        self._parts, self._clock = parts, parts.clock
 
     def unrunnable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
         """Gate id -> why it could not run, found before anything starts; empty = all can."""
@@ -40,33 +38,24 @@ class Conductor:
         return found | self._unloggable(suite, target)
 
     def _why_not(self, suite: Suite, gate: Gate, target: GateTarget) -> str:
-        recipe = target.recipe
+        recipe, work = target.recipe, CATALOGUE.get(gate.kind)
+        if work is None:
+            return f"this version does not know how to run kind {gate.kind}"
         if gate.routed and not target.routed_url:
             return "there is no way through the gateway to this serve"
-        if gate.generates:
+        if gate.repeats and gate.generates:
             need, limit = gate.prompt_tokens_at_least + sum(budgets(gate, recipe)), recipe.envelope.context_tokens
             if need > limit:
                 return f"prompt floor and budgets need {need:,} tokens, the recipe's context is {limit:,}"
             if recipe.engine is EngineKind.OPENAI and recipe.thinking in ("on", "off"):
                 return f"thinking = {recipe.thinking} has no control on a generic OpenAI server"
-        return self._no_reserve(suite, gate, target) if gate.kind == "reserve" else ""
-
-    def _no_reserve(self, suite: Suite, gate: Gate, target: GateTarget) -> str:
-        if not target.recipe.gpus.select:
-            return "the recipe names no GPU, so there is no reserve to measure; use a suite without this gate"
-        if not target.reserve_needed_mib:
-            return "no reserve is set: neither the recipe's reserve.mib_per_gpu nor the box's policies.reserve_mib"
-        before = suite.gates[: suite.gates.index(gate)]
-        if gate.when == "after-work" and not any(g.generates for g in before):
-            return "when = after-work, but no gate before it makes the model work"
-        seen = self._gpus.read()
-        return f"GPUs cannot be read: {seen.reason}" if seen.state == "error" else ""
+        return work.why_not(suite, gate, target, self._parts)
 
     def _unloggable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
         audits = [g.id for g in suite.gates if g.kind == "log-audit"]
         if not audits or not target.container_id:
             return {}
-        if self._containers.inspect(target.container_id).log_driver != "none":
+        if self._parts.containers.inspect(target.container_id).log_driver != "none":
             return {}
         return {g: "the container's log driver is none, so nothing can be read" for g in audits}
 
@@ -78,7 +67,7 @@ class Conductor:
         `cancelled` is asked between requests: a request under way ends by itself or by its timeout.
         """
         cannot = self._cannot(suite, target)
-        session = self._session(target)
+        session = self._session(target, cancelled)
         results: list[GateResult] = []
         for gate in suite.gates:
             began = self._clock.monotonic_s()
@@ -98,14 +87,12 @@ class Conductor:
         except AnvilError as why:
             return {g.id: f"the container cannot be read: {why}" for g in suite.gates if g.kind == "log-audit"}
 
-    def _session(self, target: GateTarget) -> Session:
+    def _session(self, target: GateTarget, cancelled: Callable[[], bool]) -> Session:
         now = self._clock.utc()
-        session = Session(
-            target, self._chat, self._engines, self._containers, self._gpus, self._clock, f"{now:%Y%m%dT%H%M%S.%f}"
-        )
+        session = Session(target, self._parts, f"{now:%Y%m%dT%H%M%S.%f}", cancelled=cancelled)
         session.memory["began_ns"] = epoch_ns(now.isoformat())
         try:
-            session.began = self._containers.inspect(target.container_id)
+            session.began = self._parts.containers.inspect(target.container_id)
         except AnvilError as why:
             session.began_error = f"the container could not be read when the gates began: {why}"
         return session
@@ -115,7 +102,8 @@ class Conductor:
     ) -> GateResult:
         since_ns = epoch_ns(self._clock.utc().isoformat())
         findings: list[Finding] = []
-        of = gate.repeat if gate.generates else 1
+        of = gate.repeat if gate.repeats else 1
+        session.progress = lambda done, of, row: on_event(GateProgress(gate.id, gate.kind, done, of, row))
         on_event(GateProgress(gate.id, gate.kind, 0, of))
         while len(findings) < of and not (findings and (session.dead or cancelled())):
             findings.append(self._once(session, gate, len(findings) + 1))
@@ -126,16 +114,14 @@ class Conductor:
         return result
 
     def _once(self, session: Session, gate: Gate, n: int) -> Finding:
-        if not gate.generates:
-            return OPERATIONAL[gate.kind](session, gate)
-        if session.dead:
+        if gate.generates and session.dead:
             return Finding(Judged("errored", None, session.dead), ())
-        return FUNCTIONAL[gate.kind](session, gate, n)
+        return CATALOGUE[gate.kind].once(session, gate, n)
 
 
 def judge(gate: Gate, findings: Sequence[Finding], elapsed_s: float) -> GateResult:
     """One verdict over the repeats that were made; fewer than asked for means that the gate was cut short."""
-    of = gate.repeat if gate.generates else 1
+    of = gate.repeat if gate.repeats else 1
     need = gate.pass_at_least or of
     outcomes = [f.judged.outcome for f in findings]
     passed, wrong = outcomes.count("ok"), outcomes.count("failed")
@@ -154,6 +140,7 @@ def judge(gate: Gate, findings: Sequence[Finding], elapsed_s: float) -> GateResu
         failures=tuple(dict.fromkeys(f.judged.failure for f in findings if f.judged.failure)),
         observations=tuple(o for f in findings for o in f.observations),
         accepted=verdict in gate.accept,
+        rows=tuple(r for f in findings for r in f.rows),
     )  # fmt: skip
 
 
@@ -172,4 +159,4 @@ def _reason(findings: Sequence[Finding], verdict: Verdict, passed: int, of: int)
 
 
 def _result(gate: Gate, verdict: Verdict, reason: str) -> GateResult:
-    return GateResult(gate.id, gate.kind, verdict, reason, 0, gate.repeat if gate.generates else 1, 0.0)
+    return GateResult(gate.id, gate.kind, verdict, reason, 0, gate.repeat if gate.repeats else 1, 0.0)

@@ -20,7 +20,7 @@ from anvil_tui.core.verdicts import (
     word_is,
 )
 from anvil_tui.service.gates import prompts
-from anvil_tui.service.gates.session import Finding, Session, budgets
+from anvil_tui.service.gates.session import Finding, GateWork, Session, budgets
 
 AIM_OVER = 1.01
 TRIES = 4
@@ -101,7 +101,7 @@ def tool_result(session: Session, gate: Gate, n: int) -> Finding:
 
 def needle(session: Session, gate: Gate, n: int) -> Finding:
     """The code is found in a prompt whose length the engine itself counted."""
-    hay = prompts.Haystack(f"{session.salt}-{gate.id}-{n}", gate.depth_pct)
+    hay = prompts.Haystack(f"{session.salt}-{gate.id}-{n}", gate.positions_pct[(n - 1) % len(gate.positions_pct)])
     kept: list[Observation] = []
     scale = session.memory.get(gate.id)
     if scale is None:
@@ -177,11 +177,11 @@ def _calibration(seen: Observation) -> Observation:
     return replace(seen, ok=True, failure=None, note="calibration", raw=raw) if counted else replace(seen, raw=raw)
 
 
-FUNCTIONAL: Mapping[GateKind, Callable[[Session, Gate, int], Finding]] = {
-    "smoke": smoke,
-    "json": strict_object,
-    "tools": tools,
-    "streaming-tools": streaming_tools,
-    "tool-result": tool_result,
-    "needle": needle,
+FUNCTIONAL: Mapping[GateKind, GateWork] = {
+    "smoke": GateWork(smoke),
+    "json": GateWork(strict_object),
+    "tools": GateWork(tools),
+    "streaming-tools": GateWork(streaming_tools),
+    "tool-result": GateWork(tool_result),
+    "needle": GateWork(needle),
 }

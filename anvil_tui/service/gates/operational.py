@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anvil_tui.core import verdicts
 from anvil_tui.core.box import MIB, Container, Gpu
 from anvil_tui.core.engine_log import classify
 from anvil_tui.core.errors import AnvilError, NotFound
-from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation
+from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import OK, Judged, failed, shown
 from anvil_tui.ports import LogLine
 from anvil_tui.service.gates import prompts
-from anvil_tui.service.gates.session import Finding, Session
+from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session
 
 LOG_TAIL = 20_000
 LISTED = 20
@@ -27,7 +27,7 @@ def _finding(judged: Judged, **raw: Any) -> Finding:
     return Finding(judged, (Observation(1, judged.ok, judged.failure, judged.note, raw=raw),))
 
 
-def identity(session: Session, gate: Gate) -> Finding:
+def identity(session: Session, gate: Gate, n: int) -> Finding:
     """The model card names exactly this serve, and its context is the recipe's; routed: the gateway reaches it."""
     recipe, target = session.target.recipe, session.target
     seen = session.engines.read(recipe.engine, target.port, target.api_key)
@@ -46,7 +46,7 @@ def identity(session: Session, gate: Gate) -> Finding:
     return Finding(routed.judged, (*card.observations, *routed.observations))
 
 
-def container_state(session: Session, gate: Gate) -> Finding:
+def container_state(session: Session, gate: Gate, n: int) -> Finding:
     """Nothing happened to the container since the suite began: same start, no restart, no memory kill."""
     began = session.began
     if began is None:
@@ -77,7 +77,7 @@ def _changed(began: Container, now: Container) -> str | None:
     return None
 
 
-def log_audit(session: Session, gate: Gate) -> Finding:
+def log_audit(session: Session, gate: Gate, n: int) -> Finding:
     """No fatal line since the container started. Lines that only look like errors are listed, not judged."""
     try:
         lines = session.containers.logs(session.target.container_id, tail=LOG_TAIL)
@@ -122,7 +122,7 @@ def log_meanwhile(session: Session, start_ns: int | None) -> str:
     return f"; probable cause in its log: {session.safe(shown(told[0].text))}{more}" if told else ""
 
 
-def reserve(session: Session, gate: Gate) -> Finding:
+def reserve(session: Session, gate: Gate, n: int) -> Finding:
     """Every GPU of the serve keeps the reserve free: now and, after work, at the least that was seen."""
     gpus, why = _granted(session)
     if why:
@@ -166,9 +166,21 @@ def _granted(session: Session) -> tuple[list[Gpu], str]:
     return mine, ""
 
 
-OPERATIONAL: Mapping[GateKind, Callable[[Session, Gate], Finding]] = {
-    "identity": identity,
-    "log-audit": log_audit,
-    "container-state": container_state,
-    "reserve": reserve,
+def _no_reserve(suite: Suite, gate: Gate, target: GateTarget, parts: GateParts) -> str:
+    if not target.recipe.gpus.select:
+        return "the recipe names no GPU, so there is no reserve to measure; use a suite without this gate"
+    if not target.reserve_needed_mib:
+        return "no reserve is set: neither the recipe's reserve.mib_per_gpu nor the box's policies.reserve_mib"
+    before = suite.gates[: suite.gates.index(gate)]
+    if gate.when == "after-work" and not any(g.generates for g in before):
+        return "when = after-work, but no gate before it makes the model work"
+    seen = parts.gpus.read()
+    return f"GPUs cannot be read: {seen.reason}" if seen.state == "error" else ""
+
+
+OPERATIONAL: Mapping[GateKind, GateWork] = {
+    "identity": GateWork(identity),
+    "log-audit": GateWork(log_audit),
+    "container-state": GateWork(container_state),
+    "reserve": GateWork(reserve, _no_reserve),
 }

@@ -11,11 +11,21 @@ from anvil_tui.core.box import MIB, Container
 from anvil_tui.core.chat import ChatAnswer, ChatRequest, decode_seeds_tok_s, decode_tok_s
 from anvil_tui.core.chat_errors import retry_after_s
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.gates import FailureClass, Gate, Observation
+from anvil_tui.core.gates import FailureClass, Gate, Observation, Suite
+from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.redact import redact
 from anvil_tui.core.verdicts import Judged, delivered, failed
-from anvil_tui.ports import ChatClient, Clock, ContainerReader, EngineReader, GpuReader
+from anvil_tui.ports import (
+    ChatClient,
+    Clock,
+    CommandRunner,
+    ContainerReader,
+    EngineReader,
+    GpuReader,
+    HostReader,
+    LoadGenerator,
+)
 
 EXCERPT_BYTES = 2048
 
@@ -53,6 +63,32 @@ class Finding:
 
     judged: Judged
     observations: tuple[Observation, ...]
+    rows: tuple[LaneRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GateParts:
+    """What gates may reach. A part that is None makes the gates that need it `unrunnable`."""
+
+    chat: ChatClient
+    engines: EngineReader
+    containers: ContainerReader
+    gpus: GpuReader
+    clock: Clock
+    host: HostReader | None = None
+    load: LoadGenerator | None = None
+    commands: CommandRunner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GateWork:
+    """How one kind of gate is made. `once` makes repeat `n` (a kind without repeats: all of it, n = 1).
+
+    `why_not` says before anything starts why the gate could not run; "" = it can.
+    """
+
+    once: Callable[[Session, Gate, int], Finding]
+    why_not: Callable[[Suite, Gate, GateTarget, GateParts], str] = lambda suite, gate, target, parts: ""
 
 
 def budgets(gate: Gate, recipe: Recipe) -> tuple[int, int]:
@@ -78,22 +114,37 @@ def thinking_control(recipe: Recipe) -> Mapping[str, Any]:
 class Session:
     """State of one run. `salt` makes prompts of this run unlike those of any other.
 
+    `progress(done, of, row)` and `cancelled()` are for gates that are one long piece of work.
     `began` is the container as it was before the first gate; `least_free` the smallest free bytes seen
     per GPU; `dead` says why no request can be answered any more.
     """
 
     target: GateTarget
-    chat: ChatClient
-    engines: EngineReader
-    containers: ContainerReader
-    gpus: GpuReader
-    clock: Clock
+    parts: GateParts
     salt: str
+    progress: Callable[[int, int, LaneRow | None], None] = lambda done, of, row: None
+    cancelled: Callable[[], bool] = lambda: False
     began: Container | None = None
     began_error: str = ""
     dead: str = ""
     least_free: dict[str, int] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def containers(self) -> ContainerReader:
+        return self.parts.containers
+
+    @property
+    def engines(self) -> EngineReader:
+        return self.parts.engines
+
+    @property
+    def gpus(self) -> GpuReader:
+        return self.parts.gpus
+
+    @property
+    def clock(self) -> Clock:
+        return self.parts.clock
 
     def ask(
         self, gate: Gate, n: int, check: Callable[[ChatAnswer], Judged], **request: Any
@@ -107,7 +158,7 @@ class Session:
             (target.routed_url or "", target.routed_key) if gate.routed else (target.base_url, target.api_key)
         )
         sent_at = self.clock.utc().isoformat()
-        answer = self.chat.chat(url, made, api_key=key, timeout_s=gate.timeout_s)
+        answer = self.parts.chat.chat(url, made, api_key=key, timeout_s=gate.timeout_s)
         judged = delivered(answer, limit, thinking_off=recipe.thinking == "off")
         if judged.ok and gate.routed:
             judged = self._came_from_the_slot(answer)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from anvil_tui.core.chat import ChatAnswer
-from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation
+from anvil_tui.core.gates import FailureClass, Gate, GateKind
 from anvil_tui.core.verdicts import (
-    OK,
     Judged,
     check,
     exact_calls,
@@ -20,10 +18,8 @@ from anvil_tui.core.verdicts import (
     word_is,
 )
 from anvil_tui.service.gates import prompts
+from anvil_tui.service.gates.calibrate import at_length, calibrate
 from anvil_tui.service.gates.session import Finding, GateWork, Session, budgets
-
-AIM_OVER = 1.01
-TRIES = 4
 
 Asked = tuple[Finding, ChatAnswer]
 
@@ -102,79 +98,14 @@ def tool_result(session: Session, gate: Gate, n: int) -> Finding:
 def needle(session: Session, gate: Gate, n: int) -> Finding:
     """The code is found in a prompt whose length the engine itself counted."""
     hay = prompts.Haystack(f"{session.salt}-{gate.id}-{n}", gate.positions_pct[(n - 1) % len(gate.positions_pct)])
-    kept: list[Observation] = []
-    scale = session.memory.get(gate.id)
-    if scale is None:
-        scale, finding = _scale(session, gate, hay)
-        kept += finding.observations
-        if scale is None:
-            return Finding(finding.judged, tuple(kept))
-        session.memory[gate.id] = scale
-    base, each = scale
+    scale = calibrate(session, gate, hay.prompt, kind="needle", tokens=gate.prompt_tokens_at_least)
     room = session.target.recipe.envelope.context_tokens - sum(budgets(gate, session.target.recipe))
-    aim = min(math.ceil(gate.prompt_tokens_at_least * AIM_OVER), room)
-    for _ in range(TRIES):
-        sentences = max(1, math.ceil((aim - base) / each))
-        finding, answer = _look(session, gate, n, hay, sentences)
-        kept += finding.observations
-        counted = _missed(gate, answer, finding)
-        if counted is None:
-            return Finding(_measured(finding.judged, answer.prompt_tokens), tuple(kept))
-        each = max((counted - base) / sentences, each / 10)
-    floor = f"{gate.prompt_tokens_at_least:,}"
-    why = f"after {TRIES} corrections no prompt of {floor} tokens came about; {finding.judged.note}"
-    return Finding(Judged("errored", None, why), tuple(kept))
 
+    def look(sentences: int) -> Asked:
+        messages = (prompts.user(hay.prompt(sentences)),)
+        return session.ask(gate, n, lambda a: check(exactly(a.content, hay.code)), messages=messages, stream=True)
 
-def _missed(gate: Gate, answer: ChatAnswer, finding: Finding) -> int | None:
-    """The engine's count of a prompt that came out too short or too long; None when this answer decides."""
-    if answer.overflow and answer.overflow[1] > gate.prompt_tokens_at_least:
-        return answer.overflow[0]
-    got = answer.prompt_tokens
-    return got if finding.judged.ok and got is not None and got < gate.prompt_tokens_at_least else None
-
-
-def _measured(judged: Judged, got: int | None) -> Judged:
-    if judged.ok and got is None:
-        return Judged("unverified", None, "the engine reports no usage, so the length of the prompt is not proven")
-    return replace(judged, note="; ".join(p for p in (f"{got:,} prompt tokens" if got else "", judged.note) if p))
-
-
-def _look(session: Session, gate: Gate, n: int, hay: prompts.Haystack, sentences: int) -> Asked:
-    messages = (prompts.user(hay.prompt(sentences)),)
-    return session.ask(gate, n, lambda a: check(exactly(a.content, hay.code)), messages=messages, stream=True)
-
-
-def _scale(session: Session, gate: Gate, hay: prompts.Haystack) -> tuple[tuple[float, float] | None, Finding]:
-    """((tokens of an empty prompt, tokens a sentence), the probes), from the engine's own counts.
-
-    The probes grow with the floor: the longer the prompt, the dearer is a second try.
-    """
-    counts: list[int] = []
-    seen: list[Observation] = []
-    large = min(400, max(16, gate.prompt_tokens_at_least // 60))
-    small = large // 4
-    for sentences in (small, large):
-        finding, answer = session.ask(
-            gate, 0, lambda a: OK, messages=(prompts.user(hay.prompt(sentences)),), max_tokens=1
-        )
-        seen += [_calibration(o) for o in finding.observations]
-        if answer.error or not answer.prompt_tokens:
-            judged = finding.judged if answer.error else _measured(OK, None)
-            return None, Finding(judged, tuple(seen))
-        counts.append(answer.prompt_tokens)
-    each = (counts[1] - counts[0]) / (large - small)
-    if each <= 0:
-        why = f"the engine counts {counts[0]} tokens for a short prompt and {counts[1]} for a long one"
-        return None, Finding(failed(FailureClass.CHECK, why), tuple(seen))
-    return (counts[0] - each * small, each), Finding(OK, tuple(seen))
-
-
-def _calibration(seen: Observation) -> Observation:
-    """One token of answer says nothing about the model: only the count of the prompt is wanted."""
-    counted = seen.prompt_tokens is not None
-    raw = {**seen.raw, "purpose": "calibration"}
-    return replace(seen, ok=True, failure=None, note="calibration", raw=raw) if counted else replace(seen, raw=raw)
+    return at_length(session, gate, scale, room, look)
 
 
 FUNCTIONAL: Mapping[GateKind, GateWork] = {

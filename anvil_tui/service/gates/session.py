@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,7 +117,8 @@ class Session:
 
     `progress(done, of, row)` and `cancelled()` are for gates that are one long piece of work.
     `began` is the container as it was before the first gate; `least_free` the smallest free bytes seen
-    per GPU; `dead` says why no request can be answered any more.
+    per GPU; `dead` says why no request can be answered any more. Requests of several threads may share it:
+    `lock` guards what is found out once for all of them.
     """
 
     target: GateTarget
@@ -129,6 +131,7 @@ class Session:
     dead: str = ""
     least_free: dict[str, int] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def containers(self) -> ContainerReader:
@@ -207,14 +210,16 @@ class Session:
     def note_memory(self) -> None:
         """Keep the least free memory of every GPU; a lazy allocation shows only after work."""
         seen = self.gpus.read()
-        for gpu in seen.value.gpus if seen.ok and seen.value else ():
-            if gpu.uuid and gpu.state == "ok" and gpu.free_bytes is not None:
-                self.least_free[gpu.uuid] = min(gpu.free_bytes, self.least_free.get(gpu.uuid, gpu.free_bytes))
+        with self.lock:
+            for gpu in seen.value.gpus if seen.ok and seen.value else ():
+                if gpu.uuid and gpu.state == "ok" and gpu.free_bytes is not None:
+                    self.least_free[gpu.uuid] = min(gpu.free_bytes, self.least_free.get(gpu.uuid, gpu.free_bytes))
 
     def _observation(self, n: int, judged: Judged, answer: ChatAnswer, raw: dict[str, Any]) -> Observation:
         excerpt = answer.content or answer.raw_excerpt
         raw |= {
             "outcome": judged.outcome,
+            "salt": self.salt,
             "status": answer.status,
             "model": self.safe(answer.model or ""),
             "finish_reason": self.safe(answer.finish_reason or ""),
@@ -228,7 +233,7 @@ class Session:
                 {"id": c.id, "name": c.name, "arguments": self.safe(c.arguments)} for c in answer.tool_calls
             ],
             "notes": list(answer.notes),
-            "least_free_mib": {uuid: free // MIB for uuid, free in self.least_free.items()},
+            "least_free_mib": {uuid: free // MIB for uuid, free in dict(self.least_free).items()},
         }
         return Observation(
             n=n, ok=judged.ok, failure=judged.failure, note=judged.note,

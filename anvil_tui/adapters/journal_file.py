@@ -198,6 +198,20 @@ class OperationFolders:
         else:
             yield self._redact(text)
 
+    def read_kept(self, operation: str, name: str) -> str | None:
+        path = self._folder(operation) / name
+        return path.read_text() if path.exists() else None
+
+    def pause(self, operation: str, on: bool) -> None:
+        path = self._folder(operation) / "pause"
+        if on:
+            write_atomic(path, "asked by the operator\n")
+        else:
+            path.unlink(missing_ok=True)
+
+    def paused(self, operation: str) -> bool:
+        return (self._folder(operation) / "pause").exists()
+
     def ask_cancel(self, operation: str, reason: str) -> None:
         write_atomic(self._folder(operation) / "cancel", reason or "asked by the operator")
 

@@ -128,6 +128,8 @@ def operations(args: argparse.Namespace) -> int:
             return _show_operation(args, box, view)
         if args.read_only:
             raise Refused("--read-only: nothing is changed")
+        if args.action == "pause" or (args.action == "resume" and _live(box, view).alive):
+            return _pause(box, _live(box, view), args.action == "pause")
         if args.action == "cancel":
             box.operations.ask_cancel(view.id, args.reason)
             print(f"{view.id}: asked to stop; it goes back before its decision, and finishes after it")
@@ -139,6 +141,14 @@ def operations(args: argparse.Namespace) -> int:
         return _recover(args, box, view)
     finally:
         box.gpus.close()
+
+
+def _pause(box: Box, view: OperationView, on: bool) -> int:
+    if not view.alive:
+        raise Refused(f"operation {view.id} is {view.state}: only a running one can be paused")
+    box.operations.pause(view.id, on)
+    print(f"{view.id}: " + ("its gates wait after the request under way" if on else "its gates go on"))
+    return 0
 
 
 def _list(args: argparse.Namespace, box: Box) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from anvil_tui import __version__
 from anvil_tui.core.errors import AnvilError
 
-ACTIONS = ("list", "show", "resume", "undo", "cancel", "accept")
+ACTIONS = ("list", "show", "pause", "resume", "undo", "cancel", "accept")
 Command = Callable[[argparse.Namespace], int]
 
 

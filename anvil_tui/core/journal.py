@@ -59,6 +59,7 @@ class OperationView:
 
     `outcome` None = not ended; `started_at` "" = planned, nothing done. `alive` is filled in by whoever can
     see the lease: one without an end whose holder is gone is `interrupted` and waits for resume or undo.
+    `paused` = its gates wait, with the lease held, until somebody lets them go on.
     """
 
     id: str
@@ -79,6 +80,7 @@ class OperationView:
     residue: tuple[str, ...] = ()
     last_note: str = ""
     alive: bool = False
+    paused: bool = False
     torn: str = ""
     accepted: bool = False
 
@@ -99,7 +101,9 @@ class OperationView:
             return self.outcome
         if not self.started_at:
             return "planned"
-        return "running" if self.alive else "interrupted"
+        if self.alive:
+            return "paused" if self.paused else "running"
+        return "interrupted"
 
     def step(self, name: str) -> StepView | None:
         return next((s for s in (*self.steps, *self.undo_steps) if s.name == name), None)
@@ -136,7 +140,7 @@ def _next(view: OperationView, record: Record) -> OperationView:
         case "failed":
             return replace(_with_step(view, record, "failed"), last_note=str(d.get("why", "")))
         case "note" | "progress":
-            changed = replace(view, last_note=str(d.get("text", "")))
+            changed = replace(view, last_note=str(d.get("text", "")), paused=bool(d.get("paused", view.paused)))
             if "pid" in d:  # somebody took it up again: what ended it before is no end
                 changed = replace(changed, pid=d["pid"], outcome=None, ended_at=None, why="", residue=())
             return _with_note(changed, record.step, str(d.get("text", ""))) if record.step else changed

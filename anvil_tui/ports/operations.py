@@ -38,6 +38,13 @@ class OperationStore(Protocol):
     def save(self, operation: str, name: str, text: str) -> str:
         """Keep a text (a log, an inspect) with the operation, redacted; returns the text as it was kept."""
 
+    def read_kept(self, operation: str, name: str) -> str | None:
+        """A text as it was kept; None when there is none of that name."""
+
+    def pause(self, operation: str, on: bool) -> None:
+        """Ask the operation to hold its gates before the next request, or to go on."""
+
+    def paused(self, operation: str) -> bool: ...
     def ask_cancel(self, operation: str, reason: str) -> None: ...
     def cancel_asked(self, operation: str) -> str | None: ...
 

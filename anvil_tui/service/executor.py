@@ -22,6 +22,10 @@ class Executor:
         self.run = run
         self.deeds = all_deeds()
 
+    def repeatable(self) -> bool:
+        """Nothing was decided, and what comes before the decision only asks: a qualification is taken up again."""
+        return self.run.plan.intent.verb == "qualify" and not _decision(self.run.journal.records())
+
     def recover(self, why: str) -> Outcome:
         """From wherever the journal of an interrupted operation stands, to an `end` record."""
         way = _decision(self.run.journal.records())

@@ -61,7 +61,9 @@ def operate(
             operation, begun.data["generation"], begun.at, stored, box, controls, journal, checkpoint, interrupted
         )
         executor = Executor(run)
-        return executor.forward() if mode == "start" else executor.recover(WHY[mode])
+        if mode == "start" or (mode == "resume" and executor.repeatable()):
+            return executor.forward()
+        return executor.recover(WHY[mode])
     finally:
         box.lease.release()
 

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from anvil_tui.core.errors import EffectFailed
-from anvil_tui.core.gates import GateProgress, GateResult
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, stop, unless_running
-from anvil_tui.service.evidence import write_evidence
-from anvil_tui.service.gates.conductor import suite_passed
-from anvil_tui.service.planning import target_of
+from anvil_tui.service.gate_run import gates_passed, run_gates
 from anvil_tui.service.run import Run
 
 PROBE_TIMEOUT_S = 60.0
@@ -139,46 +136,6 @@ def unanswered(answer: ChatAnswer) -> str | None:
     if not (answer.content or answer.reasoning):
         return f"a real completion came back empty (finish {answer.finish_reason})"
     return None
-
-
-# gates
-
-
-def gates_passed(run: Run, step: Step) -> Seen | None:
-    return run.memory.get("gates")
-
-
-def run_gates(run: Run, step: Step) -> None:
-    suite = next((s.suite for s in run.box.suites() if s.suite and s.suite.id == step.args["suite"]), None)
-    if suite is None:
-        raise EffectFailed(f"suite {step.args['suite']} is not in gates/ any more")
-    container = run.need_container(step.args)
-    serve = step.args if "digest" in step.args else serve_args(run, container.id)
-    target = target_of(run.box, run.recipe(serve), container.id, serve["port"], serve["slot"])
-
-    def journal(event: GateProgress | GateResult) -> None:
-        if isinstance(event, GateProgress):
-            run.journal.append(
-                "gate", id=event.gate, kind=event.kind, verdict="running", done=event.done, of=event.of
-            )
-        else:
-            run.journal.append(
-                "gate", id=event.gate, kind=event.kind, verdict=str(event.verdict), reason=event.reason,
-                done=event.passed, of=event.of, elapsed_s=round(event.elapsed_s, 3),
-            )  # fmt: skip
-
-    results = run.box.conductor.run(suite, target, journal, lambda: run.interrupted() is not None)
-    write_evidence(run.box.operations, run.operation, suite, target, results)
-    run.stop_if_asked()
-    if not suite_passed(results):
-        bad = [f"{r.gate} {r.verdict}: {r.reason}" for r in results if r.verdict != "passed"]
-        raise EffectFailed(f"suite {suite.id} did not pass: " + "; ".join(bad))
-    run.memory["gates"] = {"suite": suite.id, "passed": len(results)}
-
-
-def serve_args(run: Run, container_id: str) -> Mapping[str, Any]:
-    serve = run.box.store.read().serves[container_id]
-    return {"recipe": serve.recipe_id, "digest": serve.recipe_digest, "port": serve.port, "slot": serve.slot}
 
 
 # verify

@@ -254,8 +254,9 @@ class World:
         return {}
 
     def run(
-        self, suite: Suite, target: Any, on_event: Callable[[Any], None], cancelled: Callable[[], bool]
-    ) -> Any:
+        self, suite: Suite, target: Any, on_event: Callable[[Any], None], cancelled: Callable[[], bool],
+        kept: Mapping[str, GateResult] | None = None,
+    ) -> Any:  # fmt: skip
         gate: Gate = suite.gates[0]
         bad = (
             target.recipe.id in self.failing or self.docker.on_port(int(target.base_url.rsplit(":", 1)[1])) is None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Lock
 
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Suite, Verdict
-from anvil_tui.core.recipe import EngineKind
+from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Needs, Suite, Verdict
+from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged
 from anvil_tui.service.gates.functional import FUNCTIONAL
@@ -34,6 +36,8 @@ class Conductor:
 
     def unrunnable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
         """Gate id -> why it could not run, found before anything starts; empty = all can."""
+        if lacks := unmet(suite.needs, target.recipe):
+            return {g.id: f"suite {suite.id} needs {lacks}" for g in suite.gates}
         found = {g.id: why for g in suite.gates if (why := self._why_not(suite, g, target))}
         return found | self._unloggable(suite, target)
 
@@ -60,23 +64,32 @@ class Conductor:
         return {g: "the container's log driver is none, so nothing can be read" for g in audits}
 
     def run(
-        self, suite: Suite, target: GateTarget, on_event: OnEvent, cancelled: Callable[[], bool]
+        self,
+        suite: Suite,
+        target: GateTarget,
+        on_event: OnEvent,
+        cancelled: Callable[[], bool],
+        kept: Mapping[str, GateResult] | None = None,
     ) -> tuple[GateResult, ...]:
         """All gates in order, each exactly one result. Never raises for what the serve or the network does.
 
-        `cancelled` is asked between requests: a request under way ends by itself or by its timeout.
+        `cancelled` is asked between requests, and may take its time to answer (a pause): a request under way
+        ends by itself or by its timeout. `kept` holds results of an earlier, interrupted run of the same suite on
+        the same container; those gates are not run again.
         """
         cannot = self._cannot(suite, target)
         session = self._session(target, cancelled)
         results: list[GateResult] = []
         for gate in suite.gates:
             began = self._clock.monotonic_s()
-            if cancelled():
+            if kept and gate.id in kept:
+                result = kept[gate.id]
+            elif cancelled():
                 result = _result(gate, Verdict.CANCELLED, "cancelled before it ran")
             elif gate.id in cannot:
                 result = _result(gate, Verdict.UNRUNNABLE, cannot[gate.id])
             else:
-                result = self._gate(session, gate, on_event, cancelled, began)
+                result = self._gate(session, gate, on_event, began)
             results.append(result)
             on_event(result)
         return tuple(results)
@@ -97,26 +110,60 @@ class Conductor:
             session.began_error = f"the container could not be read when the gates began: {why}"
         return session
 
-    def _gate(
-        self, session: Session, gate: Gate, on_event: OnEvent, cancelled: Callable[[], bool], began: float
-    ) -> GateResult:
+    def _gate(self, session: Session, gate: Gate, on_event: OnEvent, began: float) -> GateResult:
         since_ns = epoch_ns(self._clock.utc().isoformat())
-        findings: list[Finding] = []
-        of = gate.repeat if gate.repeats else 1
-        session.progress = lambda done, of, row: on_event(GateProgress(gate.id, gate.kind, done, of, row))
-        on_event(GateProgress(gate.id, gate.kind, 0, of))
-        while len(findings) < of and not (findings and (session.dead or cancelled())):
-            findings.append(self._once(session, gate, len(findings) + 1))
-            on_event(GateProgress(gate.id, gate.kind, len(findings), of))
+        findings = self._repeats(session, gate, on_event)
         result = judge(gate, findings, self._clock.monotonic_s() - began)
         if gate.generates and result.verdict in (Verdict.FAILED, Verdict.ERRORED):
             return replace(result, reason=result.reason + log_meanwhile(session, since_ns))
         return result
 
+    def _repeats(self, session: Session, gate: Gate, on_event: OnEvent) -> list[Finding]:
+        """The findings in the order of their numbers, `gate.parallel` at a time; at least one is made."""
+        of, lock = gate.repeat if gate.repeats else 1, Lock()
+        numbers, found = iter(range(1, of + 1)), dict[int, Finding]()
+        session.progress = lambda done, total, row: on_event(GateProgress(gate.id, gate.kind, done, total, row))
+        session.progress(0, of, None)
+
+        def work() -> None:
+            while not (found and (session.dead or session.cancelled())):
+                with lock:
+                    n = next(numbers, None)
+                if n is None:
+                    return
+                finding = self._once(session, gate, n)
+                with lock:
+                    found[n] = finding
+                    if gate.repeats:
+                        session.progress(len(found), of, None)
+
+        with ThreadPoolExecutor(min(gate.parallel, of)) as pool:
+            for made in [pool.submit(work) for _ in range(min(gate.parallel, of))]:
+                made.result()
+        return [found[n] for n in sorted(found)]
+
     def _once(self, session: Session, gate: Gate, n: int) -> Finding:
         if gate.generates and session.dead:
             return Finding(Judged("errored", None, session.dead), ())
-        return CATALOGUE[gate.kind].once(session, gate, n)
+        try:
+            return CATALOGUE[gate.kind].once(session, gate, n)
+        except AnvilError as why:
+            return Finding(Judged("errored", None, session.safe(str(why))), ())
+
+
+def unmet(needs: Needs, recipe: Recipe) -> str:
+    """What a suite needs that the recipe does not promise; "" = it promises all of it."""
+    limits = recipe.envelope
+    lacks = [f"{m} (the recipe has {', '.join(limits.modalities)})" for m in needs.modalities
+             if m not in limits.modalities]  # fmt: skip
+    figures = (
+        ("context_tokens", needs.context_tokens, limits.context_tokens),
+        ("concurrency", needs.concurrency, limits.concurrency),
+        ("images", needs.images, limits.images),
+        ("gpus", needs.gpus, len(recipe.gpus.select)),
+    )
+    lacks += [f"{name} {need:,} (the recipe has {have:,})" for name, need, have in figures if have < need]
+    return ", ".join(lacks)
 
 
 def judge(gate: Gate, findings: Sequence[Finding], elapsed_s: float) -> GateResult:

@@ -1,0 +1,107 @@
+"""The step that runs a suite of gates: journaled as it goes, paused between requests, taken up again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from anvil_tui.core.errors import EffectFailed
+from anvil_tui.core.gates import GateProgress, GateResult, Suite, Verdict
+from anvil_tui.core.plan import Step
+from anvil_tui.service.deeds import Seen
+from anvil_tui.service.evidence import suite_digest, write_evidence
+from anvil_tui.service.gates.conductor import suite_passed
+from anvil_tui.service.planning import target_of
+from anvil_tui.service.run import Run
+
+PAUSE_POLL_S = 0.2
+KEPT = "gates-kept.json"
+_FINAL = (Verdict.PASSED, Verdict.FAILED, Verdict.UNSUPPORTED, Verdict.UNVERIFIED)
+_RESULTS = TypeAdapter(list[GateResult])
+
+
+def gates_passed(run: Run, step: Step) -> Seen | None:
+    return run.memory.get("gates")
+
+
+def run_gates(run: Run, step: Step) -> None:
+    suite = next((s.suite for s in run.box.suites() if s.suite and s.suite.id == step.args["suite"]), None)
+    if suite is None:
+        raise EffectFailed(f"suite {step.args['suite']} is not in gates/ any more")
+    container = run.need_container(step.args)
+    serve = step.args if "digest" in step.args else serve_args(run, container.id)
+    target = target_of(run.box, run.recipe(serve), container.id, serve["port"], serve["slot"])
+    under_test = {"container": container.id, "started_at": container.started_at, "suite": suite_digest(suite)}
+    kept = _kept(run, under_test)
+    made = list(kept.values())
+
+    def on_event(event: GateProgress | GateResult) -> None:
+        run.journal.append("gate", **_record(event))
+        if isinstance(event, GateResult) and event.verdict in _FINAL and event.gate not in kept:
+            made.append(event)
+            _keep(run, under_test, made)
+
+    results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept)
+    write_evidence(run.box.operations, run.operation, suite, target, results)
+    run.stop_if_asked()
+    if not suite_passed(results):
+        raise EffectFailed(_why_not(suite, results))
+    run.memory["gates"] = {"suite": suite.id, "passed": len(results)}
+
+
+def _record(event: GateProgress | GateResult) -> dict[str, Any]:
+    if isinstance(event, GateProgress):
+        return {
+            "id": event.gate, "kind": event.kind, "verdict": "running", "done": event.done, "of": event.of,
+        }  # fmt: skip
+    return {
+        "id": event.gate, "kind": event.kind, "verdict": str(event.verdict), "reason": event.reason,
+        "done": event.passed, "of": event.of, "elapsed_s": round(event.elapsed_s, 3),
+    }  # fmt: skip
+
+
+def _why_not(suite: Suite, results: tuple[GateResult, ...]) -> str:
+    bad = [f"{r.gate} {r.verdict}: {r.reason}" for r in results if r.verdict != "passed" and not r.accepted]
+    return f"suite {suite.id} did not pass: " + "; ".join(bad)
+
+
+def _waits(run: Run, step: Step) -> Callable[[], bool]:
+    """Whether to stop; while the operator has paused the operation the answer waits."""
+
+    def asked() -> bool:
+        if run.box.operations.paused(run.operation) and run.interrupted() is None:
+            run.note(step, "paused by the operator: no gate sends anything", paused=True)
+            while run.box.operations.paused(run.operation) and run.interrupted() is None:
+                run.box.clock.sleep(PAUSE_POLL_S)
+            run.note(step, "goes on", paused=False)
+        return run.interrupted() is not None
+
+    return asked
+
+
+def _keep(run: Run, under_test: Mapping[str, Any], made: list[GateResult]) -> None:
+    """After every gate: a run whose process dies is taken up where it stood."""
+    results = _RESULTS.dump_python(made, mode="json")
+    run.box.operations.save(run.operation, KEPT, json.dumps({"under_test": under_test, "results": results}))
+
+
+def _kept(run: Run, under_test: Mapping[str, Any]) -> dict[str, GateResult]:
+    """Results of this operation's earlier process; none when the container or the suite is another."""
+    text = run.box.operations.read_kept(run.operation, KEPT)
+    if text is None:
+        return {}
+    try:
+        stored = json.loads(text)
+        results = _RESULTS.validate_python(stored["results"]) if stored["under_test"] == under_test else []
+    except (ValueError, KeyError, TypeError, ValidationError) as why:
+        run.journal.append("note", text=f"{KEPT} cannot be read, all gates run again: {why}"[:300])
+        return {}
+    return {r.gate: r for r in results}
+
+
+def serve_args(run: Run, container_id: str) -> Mapping[str, Any]:
+    serve = run.box.store.read().serves[container_id]
+    return {"recipe": serve.recipe_id, "digest": serve.recipe_digest, "port": serve.port, "slot": serve.slot}

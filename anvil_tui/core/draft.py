@@ -249,7 +249,7 @@ class Draft:
     def gates(self, suite: Suite, judged: Recipe, /, **ref: Any) -> None:
         for gate, why in self.unrunnable(suite, judged).items():
             self.refuse(f"suite {suite.id}, gate {gate} cannot be run: {why}")
-        self.gate_rows = [{"id": g.id, "kind": g.kind, "of": g.repeat} for g in suite.gates]
+        self.gate_rows = [{"id": g.id, "kind": g.kind, "of": g.repeat, "recipe": judged.id} for g in suite.gates]
         limit = sum(g.timeout_s * g.repeat for g in suite.gates)
         self.step("gates", "gates", f"run suite {suite.id}: {len(suite.gates)} gates", limit,
                   **ref, suite=suite.id)  # fmt: skip

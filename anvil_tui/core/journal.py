@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
+from anvil_tui.core.lanes import LaneRow
+
 JOURNAL_VERSION = 1
+
+_ROW = TypeAdapter(LaneRow)
+EARLIER_RUNS = 5
 
 RecordKind = Literal["begin", "intent", "done", "failed", "note", "progress", "gate", "decide", "end"]
 Outcome = Literal["done", "undone", "halted"]
@@ -42,7 +50,8 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """`verdict` is `pending` or `running` before there is one."""
+    """`verdict` is `pending` or `running` before there is one. `recipe` is whose serve it judges; `rows` are the
+    lane rows that are complete so far."""
 
     id: str
     kind: str
@@ -51,6 +60,8 @@ class GateView:
     of: int = 0
     reason: str = ""
     elapsed_s: float | None = None
+    recipe: str = ""
+    rows: tuple[LaneRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +134,9 @@ def fold(records: Iterable[Record]) -> OperationView | None:
 def _begun(record: Record) -> OperationView:
     d = record.data
     steps = tuple(StepView(s["name"], s["title"], deadline_s=s.get("deadline_s")) for s in d["steps"])
-    gates = tuple(GateView(g["id"], g["kind"], of=g.get("of", 0)) for g in d.get("gates", ()))
+    gates = tuple(
+        GateView(g["id"], g["kind"], of=g.get("of", 0), recipe=g.get("recipe", "")) for g in d.get("gates", ())
+    )
     return OperationView(
         d["op"], d["kind"], d["target"], d.get("plan_hash", ""), d.get("role", ""), record.at,
         pid=d.get("pid"), steps=steps, gates=gates,
@@ -184,7 +197,21 @@ def _with_gate(view: OperationView, d: Mapping[str, Any]) -> OperationView:
     new = replace(
         old, kind=d.get("kind", old.kind), verdict=d.get("verdict", "running"), done=d.get("done", old.done),
         of=d.get("of", old.of), reason=d.get("reason", ""), elapsed_s=d.get("elapsed_s"),
+        rows=(*old.rows, _ROW.validate_python(d["row"])) if d.get("row") else old.rows,
     )  # fmt: skip
     if all(g.id != new.id for g in view.gates):
         return replace(view, gates=(*view.gates, new))
     return replace(view, gates=tuple(new if g.id == new.id else g for g in view.gates))
+
+
+def usual_s(gate: GateView, earlier: Iterable[OperationView]) -> float | None:
+    """Median seconds that this gate took on the same recipe, over its newest passes; None = it never passed."""
+    took = [
+        g.elapsed_s
+        for view in earlier
+        for g in view.gates
+        if (g.id, g.kind, g.of, g.recipe) == (gate.id, gate.kind, gate.of, gate.recipe)
+        and g.verdict == "passed"
+        and g.elapsed_s is not None
+    ]
+    return median(took[-EARLIER_RUNS:]) if took and gate.recipe else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -54,8 +55,9 @@ def run_gates(run: Run, step: Step) -> None:
 
 def _record(event: GateProgress | GateResult) -> dict[str, Any]:
     if isinstance(event, GateProgress):
+        row = {"row": asdict(event.row)} if event.row else {}
         return {
-            "id": event.gate, "kind": event.kind, "verdict": "running", "done": event.done, "of": event.of,
+            "id": event.gate, "kind": event.kind, "verdict": "running", "done": event.done, "of": event.of, **row,
         }  # fmt: skip
     return {
         "id": event.gate, "kind": event.kind, "verdict": str(event.verdict), "reason": event.reason,

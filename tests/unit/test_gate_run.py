@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.gates import Suite, SuiteFile, Verdict
+from anvil_tui.core.gates import GateProgress, GateResult, Suite, SuiteFile, Verdict
+from anvil_tui.core.journal import GateView, OperationView, usual_s
+from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts, GateTarget
@@ -180,3 +182,38 @@ def test_what_a_suite_needs_is_checked_before_anything_starts(
     made = world.plan("qualify", container_id=serve(world), suite="small")
     assert any(says in refusal for refusal in made.refusals), made.refusals
     assert chat.asked == 0
+
+
+def test_the_usual_time_of_a_gate_is_the_median_of_its_newest_passes_on_the_recipe() -> None:
+    def view(recipe: str, seconds: float, verdict: str = "passed") -> OperationView:
+        return OperationView(
+            "id", "qualify", "t", gates=(GateView("g", "smoke", verdict, 1, 1, "", seconds, recipe),)
+        )
+
+    ran = [view("a", s) for s in (99.0, 4.0, 8.0, 2.0, 6.0, 10.0)] + [view("b", 50.0), view("a", 1.0, "failed")]
+    now = GateView("g", "smoke", of=1, recipe="a")
+    assert usual_s(now, ran) == 6.0, "of 4, 8, 2, 6, 10; 99 is the sixth from the end"
+    assert usual_s(dataclasses.replace(now, of=2), ran) is None
+    assert usual_s(dataclasses.replace(now, recipe="c"), ran) is None
+
+
+def test_rows_of_a_running_lane_are_told_by_the_journal(tmp_path: Path) -> None:
+    row = LaneRow("depth", 1, 5, nominal_tokens=4096, decode_tok_s=Spread(5, 80.0, 82.1, 84.0))
+
+    class Lane:
+        def run(self, suite: Any, at: Any, on_event: Any, cancelled: Any, kept: Any) -> tuple[GateResult, ...]:
+            on_event(GateProgress("s1", "smoke", 1, 2, row))
+            on_event(GateProgress("s1", "smoke", 2, 2))
+            result = GateResult("s1", "smoke", Verdict.PASSED, "", 2, 2, 0.1, rows=(row,))
+            on_event(result)
+            return (result,)
+
+    world = gated(tmp_path, Chat())
+    real = world.box.conductor
+    lane: Any = Lane()
+    lane.unrunnable = real.unrunnable
+    world.box = dataclasses.replace(world.box, conductor=lane)
+    assert qualify(world) == "done"
+    view = next(v for v in world.box.operations.views() if v.id == world.last)
+    assert view.gates[0].rows == (row,)
+    assert view.gates[0].recipe == "a"

@@ -197,11 +197,18 @@ def _with_gate(view: OperationView, d: Mapping[str, Any]) -> OperationView:
     new = replace(
         old, kind=d.get("kind", old.kind), verdict=d.get("verdict", "running"), done=d.get("done", old.done),
         of=d.get("of", old.of), reason=d.get("reason", ""), elapsed_s=d.get("elapsed_s"),
-        rows=(*old.rows, _ROW.validate_python(d["row"])) if d.get("row") else old.rows,
+        rows=_rows(old.rows, d),
     )  # fmt: skip
     if all(g.id != new.id for g in view.gates):
         return replace(view, gates=(*view.gates, new))
     return replace(view, gates=tuple(new if g.id == new.id else g for g in view.gates))
+
+
+def _rows(have: tuple[LaneRow, ...], d: Mapping[str, Any]) -> tuple[LaneRow, ...]:
+    """A gate that begins anew has no rows yet."""
+    if d.get("row"):
+        return (*have, _ROW.validate_python(d["row"]))
+    return () if d.get("verdict") == "running" and not d.get("done") else have
 
 
 def usual_s(gate: GateView, earlier: Iterable[OperationView]) -> float | None:

@@ -203,6 +203,8 @@ def test_rows_of_a_running_lane_are_told_by_the_journal(tmp_path: Path) -> None:
     class Lane:
         def run(self, suite: Any, at: Any, on_event: Any, cancelled: Any, kept: Any) -> tuple[GateResult, ...]:
             on_event(GateProgress("s1", "smoke", 1, 2, row))
+            on_event(GateProgress("s1", "smoke", 0, 2))
+            on_event(GateProgress("s1", "smoke", 1, 2, row))
             on_event(GateProgress("s1", "smoke", 2, 2))
             result = GateResult("s1", "smoke", Verdict.PASSED, "", 2, 2, 0.1, rows=(row,))
             on_event(result)

@@ -16,7 +16,7 @@ from docker.types import DeviceRequest, Healthcheck, Mount
 from anvil_tui.adapters import docker_shape as shape
 from anvil_tui.adapters.docker_link import DockerLink, as_object, daemon_text
 from anvil_tui.adapters.docker_logs import LogFollow, tail_lines
-from anvil_tui.core.box import MIB, Container
+from anvil_tui.core.box import MIB, Container, Daemon
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.start_failure import daemon_cause
 from anvil_tui.core.world import OPERATION_LABEL, RECIPE_LABEL
@@ -108,6 +108,11 @@ class DockerReader:
     def follow(self, container_id: str, *, since: str | None = None) -> LogFollow:
         """Lines after the stamp `since` (all lines when None) until the container ends or `close` is called."""
         return LogFollow(self._link, container_id, since)
+
+    def daemon(self) -> Daemon:
+        with self._link.asking("version"):
+            said = as_object(self._link.api().version())
+        return Daemon(*(str(said[key]) if said.get(key) else None for key in ("Version", "KernelVersion")))
 
     def close(self) -> None:
         self._link.close()

@@ -47,6 +47,7 @@ def container(attrs: Mapping[str, Any], pins: tuple[str, ...] = ()) -> Container
         log_driver=str(_map(host.get("LogConfig")).get("Type") or ""),
         ports=endpoints(_map(_map(attrs.get("NetworkSettings")).get("Ports"))),
         pins=pins,
+        env_names=tuple(str(entry).partition("=")[0] for entry in config.get("Env") or ()),
     )
 
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anvil_tui.core.box import Gpu, GpuSnapshot
 from anvil_tui.core.gpu_wire import GpuFault, keep_rows, snapshot_from_json
@@ -142,7 +143,7 @@ class ChildGpuReader:
         if isinstance(value, GpuSnapshot):
             gpus = keep_rows(self._known, value.gpus)
             self._known = gpus
-            self._last = GpuSnapshot(value.driver, gpus)
+            self._last = replace(value, gpus=gpus)
             self._reading = Reading.known(self._last, now_s, self._source)
         else:
             self._reading = self._faulty(value, now_s)

@@ -111,6 +111,7 @@ class Sampler:
     def __init__(self, library_dir: str = "", monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._library_dir, self._now, self._wsl = library_dir, monotonic_s, is_wsl()
         self._driver: str | None = None
+        self._cuda: str | None = None
         self._slots: list[_Slot] = []
         self._absent: set[tuple[int, str, int]] = set()
         self._slow: dict[int, _Slow] = {}
@@ -130,7 +131,7 @@ class Sampler:
         elif self._now() >= self._retry_at:
             self._start()
             gpus = self._rows()
-        return self._fault or GpuSnapshot(self._driver, gpus)
+        return self._fault or GpuSnapshot(self._driver, gpus, self._cuda)
 
     def _start(self) -> None:
         """NVML shut down and started afresh, with new handles. The next try is later each time."""
@@ -143,7 +144,7 @@ class Sampler:
         try:
             preload(self._library_dir)
             pynvml.nvmlInit()
-            self._driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            self._driver, self._cuda = _text(pynvml.nvmlSystemGetDriverVersion()), _cuda()
             self._slots = [self._open(i) for i in range(pynvml.nvmlDeviceGetCount())]
             self._fault = None
         except pynvml.NVMLError as error:
@@ -286,6 +287,15 @@ def _said(error: Any) -> str:
 
 def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _cuda() -> str | None:
+    """The newest CUDA version of the driver as people write it (12080 -> `12.8`); None where it cannot say."""
+    try:
+        number = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+    except pynvml.NVMLError:
+        return None
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _watt(milliwatt: int | None) -> float | None:

@@ -56,10 +56,14 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuSnapshot:
-    """All GPUs of the box in one tick. `gpus` keeps a row for a GPU that was seen once and is now lost."""
+    """All GPUs of the box in one tick. `gpus` keeps a row for a GPU that was seen once and is now lost.
+
+    `cuda` is the newest CUDA version that the driver supports.
+    """
 
     driver: str | None
     gpus: tuple[Gpu, ...]
+    cuda: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -104,6 +108,7 @@ class Container:
     `status` is the daemon's own word. `exit_code` is that of the last end, None while it runs or
     when it never ran.
     `pins` are the repo digests of its image; `image_id` is the daemon's id of the image it runs.
+    `env_names` are the names of its environment variables, never their values.
     """
 
     id: str
@@ -128,10 +133,19 @@ class Container:
     log_driver: str = ""
     ports: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
+    env_names: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
         return self.status in ("running", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The container engine itself: its own version and the kernel it runs on."""
+
+    version: str | None = None
+    kernel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

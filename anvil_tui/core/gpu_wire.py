@@ -37,7 +37,13 @@ def snapshot_to_json(value: GpuSnapshot | GpuFault) -> dict[str, Any]:
     """The object of one line; fields that are None are left out."""
     if isinstance(value, GpuFault):
         return {"schema": GPU_SCHEMA, "fault": asdict(value)}
-    return {"schema": GPU_SCHEMA, "driver": value.driver, "gpus": [_present(asdict(g)) for g in value.gpus]}
+    head = _present({"cuda": value.cuda})
+    return {
+        "schema": GPU_SCHEMA,
+        "driver": value.driver,
+        **head,
+        "gpus": [_present(asdict(g)) for g in value.gpus],
+    }
 
 
 def _present(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +64,7 @@ def snapshot_from_json(obj: object) -> GpuSnapshot | GpuFault:
     if not isinstance(rows, list):
         raise ValueError("gpus: expected a list")
     gpus = tuple(_gpu(_mapping(row, f"gpus[{i}]"), f"gpus[{i}]") for i, row in enumerate(rows))
-    return GpuSnapshot(_text(table.get("driver"), "driver"), gpus)
+    return GpuSnapshot(_text(table.get("driver"), "driver"), gpus, _text(table.get("cuda"), "cuda"))
 
 
 def _fault(table: Mapping[str, Any]) -> GpuFault:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
+from anvil_tui.core.box import Container, Daemon, Engine, Gateway, GpuSnapshot, Host
 from anvil_tui.core.chat import ChatAnswer as ChatAnswer
 from anvil_tui.core.chat import ChatRequest as ChatRequest
 from anvil_tui.core.chat import ToolCall as ToolCall
@@ -59,6 +59,9 @@ class ContainerReader(Protocol):
 
     def image_id(self, ref: str) -> str | None:
         """The local image id for a pinned reference, None when it is not here."""
+
+    def daemon(self) -> Daemon:
+        """Which container engine this is, and on which kernel."""
 
     def logs(self, container_id: str, *, tail: int = 2000) -> tuple[LogLine, ...]: ...
 

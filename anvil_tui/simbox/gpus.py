@@ -12,7 +12,7 @@ from anvil_tui.core.gpu_wire import GpuFault, snapshot_to_json
 from anvil_tui.simbox.pace import Pace
 
 NAME = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
-DRIVER = "580.95.05"
+DRIVER, CUDA = "580.95.05", "13.0"
 TOTAL_MIB = 97_887
 RESERVED_MIB = 638
 IDLE_MIB = 4
@@ -111,7 +111,7 @@ class Board:
         """One line of the reader's wire form."""
         if self.fault is not None:
             return snapshot_to_json(self.fault)
-        return snapshot_to_json(GpuSnapshot(DRIVER, tuple(self._row(c) for c in self.cards)))
+        return snapshot_to_json(GpuSnapshot(DRIVER, tuple(self._row(c) for c in self.cards), CUDA))
 
     def _of(self, holder: str) -> list[Holding]:
         return [h for c in self.cards for h in c.holdings if h.holder == holder and h.ended_at is None]

@@ -104,6 +104,8 @@ def exit_state(container: Any) -> tuple[str, int, bool]:
 def test_version_and_negotiation(sim: SimProcess, client: Any) -> None:
     version = client.version()
     assert client.api._version == version["ApiVersion"] and client.ping() is True
+    seen = DockerReader(sim.workspace.containers.url).daemon()
+    assert (seen.version, seen.kernel) == (version["Version"], version["KernelVersion"])
     raw = httpx.Client(transport=httpx.HTTPTransport(uds=str(sim.folder / "docker.sock")), base_url="http://d")
     new, old, none = raw.get("/v9.99/info"), raw.get("/v1.1/info"), raw.get("/nonsense")
     assert (new.status_code, old.status_code, none.status_code) == (400, 400, 404)

@@ -18,7 +18,7 @@ from typing import Any
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
-from anvil_tui.core.box import MIB, Backend, Container, Engine, Gateway, Gpu, GpuProcess, GpuSnapshot
+from anvil_tui.core.box import MIB, Backend, Container, Daemon, Engine, Gateway, Gpu, GpuProcess, GpuSnapshot
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.gates import Gate, GateResult, Suite, SuiteFile, Verdict
 from anvil_tui.core.plan import Intent, Plan
@@ -108,6 +108,11 @@ class Docker:
 
     def image_id(self, ref: str) -> str | None:
         return "sha256:" + "b" * 64 if ref == IMAGE else None
+
+    def daemon(self) -> Daemon:
+        if self.silent_calls:
+            raise Unreachable("unix:///docker.sock", "connection refused")
+        return Daemon("27.0", "6.8.0")
 
     def logs(self, container_id: str, *, tail: int = 2000) -> tuple[LogLine, ...]:
         return (LogLine("fatal: no such model"),)

@@ -114,7 +114,8 @@ def first_schema() -> dict[str, str]:
     seen = {"gate": "smoke", "kind": "smoke", "n": 1, "ok": True, "failure": None, "note": "", "raw": {}}
     manifest = {
         "schema": "anvil.evidence/1", "harness": "anvil-tui 0.2", "suite": "s", "suite_sha256": "ab",
-        "passed": True, "recipe": "r", "recipe_sha256": "cd", "container": "c" * 64, "files": {"x-results.json": "ef"},
+        "passed": True, "recipe": "r", "recipe_sha256": "cd", "container": "c" * 64,
+        "files": {"x-results.json": "ef"},
     }  # fmt: skip
     return {
         "x-results.json": json.dumps([row], indent=1),

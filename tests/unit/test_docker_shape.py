@@ -196,3 +196,9 @@ def test_pull_progress_is_one_line_for_each_change() -> None:
 def test_pull_error_inside_the_stream_is_a_failure() -> None:
     with pytest.raises(EffectFailed, match="pull x: no space left on device"):
         list(pull_progress(iter([{"error": "no space left on device"}]), "pull x"))
+
+
+def test_of_the_environment_only_the_names_are_kept() -> None:
+    found = shape.container({"Id": "x", "Config": {"Env": ["A=1", "API_KEY=abc=def", "BARE"]}})
+    assert found.env_names == ("A", "API_KEY", "BARE")
+    assert "abc" not in repr(found)

@@ -19,7 +19,9 @@ FULL = Gpu(
 @pytest.mark.parametrize(
     "value",
     [
-        GpuSnapshot("580.95.05", (FULL, Gpu(4, None, state="error", reason="999"), Gpu(5, "GPU-5", processes=()))),
+        GpuSnapshot(
+            "580.95.05", (FULL, Gpu(4, None, state="error", reason="999"), Gpu(5, "GPU-5", processes=())), "13.0"
+        ),
         GpuSnapshot(None, ()),
         GpuFault("error", 18, "mismatch", "reboot"),
         GpuFault("unavailable", None, "none"),

@@ -101,9 +101,18 @@ def known(reading: Readings) -> bool:
 
 def test_every_field_of_a_healthy_gpu(rig: Rig, state: State) -> None:
     state.procs = [f"1,{os.getpid()},98784247808"]
-    state.set(g1__used=98784247808, g1__util=87, g1__throttle=0x44, g1__fan=30, g1__ecc=2, g1__tx=10, g1__rx=20)
+    state.set(
+        cuda=12080,
+        g1__used=98784247808,
+        g1__util=87,
+        g1__throttle=0x44,
+        g1__fan=30,
+        g1__ecc=2,
+        g1__tx=10,
+        g1__rx=20,
+    )
     reading = until(rig.reader(), lambda r: r.ok and gpus(r)[1].pcie_rx_kib_s is not None)
-    assert reading.value is not None and reading.value.driver == "580.95.05"
+    assert reading.value is not None and (reading.value.driver, reading.value.cuda) == ("580.95.05", "12.8")
     assert [g.uuid for g in gpus(reading)] == [uuid(0), uuid(1)]
     gpu = gpus(reading)[1]
     assert (gpu.total_bytes, gpu.used_bytes, gpu.reserved_bytes) == (150754820096, 98784247808, 657457152)

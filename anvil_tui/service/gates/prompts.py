@@ -48,7 +48,7 @@ class ToolCase:
     expected: tuple[tuple[str, Mapping[str, Any]], ...]
 
 
-def _tool(name: str, description: str, **properties: Mapping[str, Any]) -> Message:
+def function_tool(name: str, description: str, **properties: Mapping[str, Any]) -> Message:
     parameters = {
         "type": "object",
         "properties": properties,
@@ -58,14 +58,14 @@ def _tool(name: str, description: str, **properties: Mapping[str, Any]) -> Messa
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-_THERMOSTAT = _tool(
+_THERMOSTAT = function_tool(
     "set_thermostat",
     "Set the thermostat of one room",
     room={"type": "string", "description": "Name of the room"},
     celsius={"type": "integer", "description": "Temperature in degrees Celsius"},
 )
-_WEATHER = _tool("get_weather", "Get the weather forecast of a city", city={"type": "string"})
-_ORDER = _tool("find_order", "Look up an order and its dispatch code", order_id={"type": "string"})
+_WEATHER = function_tool("get_weather", "Get the weather forecast of a city", city={"type": "string"})
+_ORDER = function_tool("find_order", "Look up an order and its dispatch code", order_id={"type": "string"})
 
 
 def tool_case(seed: str) -> ToolCase:

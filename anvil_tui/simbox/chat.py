@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from anvil_tui.simbox import spoil, tokens
@@ -18,13 +19,17 @@ from anvil_tui.simbox.http import Cut, Reply, json_reply
 if TYPE_CHECKING:
     from anvil_tui.simbox.engine import Engine
 
+FILLER = " and so it goes on"  # what a model says that may not stop
 LONG_PROMPT_TOKENS = 4096  # warm-up covers shorter prompts; kernels for longer ones come with the first of them
 CHUNK_WALL_S = 0.004  # shorter than this between chunks, an event loop cannot pace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Job:
-    """One request, read. `budget` is the completion tokens it may use; `body` is what the client sent."""
+    """One request, read. `floor` to `budget` completion tokens are made; `body` is what the client sent.
+
+    `cached` becomes known with its prefill.
+    """
 
     id: str
     model: str
@@ -37,6 +42,9 @@ class Job:
     created: int
     stream: bool
     include_usage: bool
+    floor: int = 0
+    cached: int = 0
+    tells_cached: bool = False
 
     @property
     def tokens(self) -> list[tuple[str, str]]:
@@ -45,12 +53,13 @@ class Job:
         made += [("content", t) for t in tokens.pieces(self.answer.content)]
         for n, call in enumerate(self.answer.calls):
             made += [(f"call {n}", t) for t in tokens.pieces(call.arguments)]
+        made += [("content", t) for t in islice(cycle(tokens.pieces(FILLER)), max(0, self.floor - len(made)))]
         return made[: self.budget]
 
     def finish(self, made: list[tuple[str, str]]) -> str:
         whole = len(tokens.pieces(self.answer.reasoning)) + len(tokens.pieces(self.answer.content))
         whole += sum(len(tokens.pieces(c.arguments)) for c in self.answer.calls)
-        if len(made) < whole:
+        if len(made) < whole or len(made) == self.floor == self.budget:
             return "length"
         return "tool_calls" if self.answer.calls else "stop"
 
@@ -65,12 +74,15 @@ def read_job(engine: Engine, body: Mapping[str, Any]) -> Job:
     if engine.profile.reasoning and _thinks(body):
         given = replace(given, reasoning=reason(given, engine.profile.reasoning_tokens))
     options = body.get("stream_options") or {}
+    budget = int(asked) if isinstance(asked, int) and asked > 0 else max(1, engine.context - prompt)
     return Job(
         id=f"chatcmpl-{engine.rng.getrandbits(128):032x}",
         model=str(body.get("model") or engine.served[0]),
         body=body,
         prompt_tokens=prompt,
-        budget=int(asked) if isinstance(asked, int) and asked > 0 else max(1, engine.context - prompt),
+        budget=budget,
+        tells_cached=engine.profile.tells_cached,
+        floor=_floor(engine, body, budget),
         asked_tokens=asked if isinstance(asked, int) else None,
         images=sum(tokens.images_of(m) for m in messages if isinstance(m, dict)),
         answer=spoil.answer(given, engine.faults, body),
@@ -78,6 +90,14 @@ def read_job(engine: Engine, body: Mapping[str, Any]) -> Job:
         stream=bool(body.get("stream")),
         include_usage=bool(options.get("include_usage")),
     )
+
+
+def _floor(engine: Engine, body: Mapping[str, Any], budget: int) -> int:
+    """The fewest completion tokens that the request asks for."""
+    if body.get("ignore_eos") is True:
+        return budget
+    least = body.get("min_tokens") if engine.dialect.knows_min_tokens else 0
+    return min(least, budget) if isinstance(least, int) else 0
 
 
 def _thinks(body: Mapping[str, Any]) -> bool:
@@ -192,67 +212,109 @@ def _chunk(job: Job, choices: list[dict[str, Any]], more: Mapping[str, Any] | No
     return b"data: " + json.dumps({**head, "choices": choices, **(more or {})}).encode() + b"\n\n"
 
 
+@dataclass(slots=True)
+class _Run:
+    """One request under way: completion tokens made, and KV tokens held while it has a slot."""
+
+    job: Job
+    done: int = 0
+    held: int = 0
+
+
 @asynccontextmanager
-async def _turn(engine: Engine) -> AsyncGenerator[None, None]:
-    """Wait for a scheduler slot; count waiting and running."""
-    stats = engine.stats
+async def _turn(engine: Engine, run: _Run) -> AsyncGenerator[None, None]:
+    """Wait for a scheduler slot and for room in the KV pool; count waiting and running."""
+    stats, need = engine.stats, run.job.prompt_tokens + run.done
     stats.waiting += 1
     try:
-        await engine.slots.acquire()
+        async with engine.room:
+            await engine.room.wait_for(lambda: _fits(engine, need))
+            stats.running += 1
+            stats.kv_tokens += need
     finally:
         stats.waiting -= 1
-    stats.running += 1
+    run.held = need
     engine.busy()
     try:
         yield
     finally:
-        engine.slots.release()
         stats.running -= 1
+        stats.kv_tokens -= run.held
         engine.busy()
+        async with engine.room:
+            engine.room.notify_all()
+
+
+def _fits(engine: Engine, need: int) -> bool:
+    stats, profile = engine.stats, engine.profile
+    if not stats.running:
+        return True
+    return stats.running < max(1, profile.slots) and stats.kv_tokens + need <= profile.kv_tokens
 
 
 async def _generate(engine: Engine, job: Job) -> AsyncGenerator[list[tuple[str, str]], None]:
     """Groups of tokens at the engine's pace. Counters move with them."""
-    stats, pace, made = engine.stats, engine.pace, job.tokens
-    begun = pace.now()
-    done = 0
-    async with _turn(engine):
-        stats.kv_tokens += job.prompt_tokens
-        try:
-            await _prefill(engine, job)
-            stats.ttft.add(pace.now() - begun)
-            rate = engine.profile.decode_rate(job.prompt_tokens) / (1 + 0.35 * (stats.running - 1))
-            size = max(engine.profile.tokens_a_step, math.ceil(rate * pace.scale * CHUNK_WALL_S))
-            while done < len(made):
-                group = made[done : done + size]
-                await engine.unwedged.wait()
-                await pace.sleep(len(group) / rate)
-                _count(engine, len(group), rate)
-                done += len(group)
-                if done >= len(made):
-                    await pace.sleep(float(engine.faults.get("slow_drain", {}).get("seconds", "0")))
-                yield group
-            stats.finished["length" if job.finish(made) == "length" else "stop"] += 1
-        except (GeneratorExit, asyncio.CancelledError):
-            stats.finished["abort"] += 1
-            raise
-        finally:
-            stats.kv_tokens -= job.prompt_tokens + done
-            stats.requests += 1
-            stats.e2e.add(pace.now() - begun)
-            engine.dialect.after(engine, job, done)
+    stats, pace, made, run = engine.stats, engine.pace, job.tokens, _Run(job)
+    begun, first, done = pace.now(), True, False
+    try:
+        while not done:
+            async with _turn(engine, run):
+                await _prefill(engine, run)
+                if first:
+                    first = False
+                    stats.ttft.add(pace.now() - begun)
+                async with aclosing(_decode(engine, run, made)) as groups:
+                    async for group in groups:
+                        yield group
+                done = run.done >= len(made)
+                stats.preempted += not done
+        stats.finished["length" if job.finish(made) == "length" else "stop"] += 1
+    except (GeneratorExit, asyncio.CancelledError):
+        stats.finished["abort"] += 1
+        raise
+    finally:
+        stats.requests += 1
+        stats.e2e.add(pace.now() - begun)
+        engine.dialect.after(engine, job, run.done)
 
 
-async def _prefill(engine: Engine, job: Job) -> None:
-    rate = engine.profile.prefill_rate(job.prompt_tokens)
+async def _decode(
+    engine: Engine, run: _Run, made: list[tuple[str, str]]
+) -> AsyncGenerator[list[tuple[str, str]], None]:
+    """Until all is made, or the pool overflows: then the request gives up its place and all it holds."""
+    stats, pace = engine.stats, engine.pace
+    rate = engine.profile.decode_rate(run.job.prompt_tokens) / (1 + 0.35 * (stats.running - 1))
+    size = max(engine.profile.tokens_a_step, math.ceil(rate * pace.scale * CHUNK_WALL_S))
+    while run.done < len(made):
+        if stats.running > 1 and stats.kv_tokens > engine.profile.kv_tokens:
+            return
+        group = made[run.done : run.done + size]
+        await engine.unwedged.wait()
+        await pace.sleep(len(group) / rate)
+        _count(engine, len(group), rate)
+        run.done += len(group)
+        run.held += len(group)
+        if run.done >= len(made):
+            await pace.sleep(float(engine.faults.get("slow_drain", {}).get("seconds", "0")))
+        yield group
+
+
+async def _prefill(engine: Engine, run: _Run) -> None:
+    """Of what the prefix cache does not hold; after a preemption also of what was made before."""
+    job, stats = run.job, engine.stats
     if job.images or job.prompt_tokens >= LONG_PROMPT_TOKENS:
         engine.touch("kernels")
     if job.images:
         engine.touch("media")
+    if engine.profile.prefix_cache and not job.images:
+        job.cached = engine.prefixes.take(job.body["messages"], job.prompt_tokens)
     await engine.unwedged.wait()
-    await engine.pace.sleep(0.03 + job.prompt_tokens / rate)
-    engine.stats.prompt += job.prompt_tokens
-    engine.stats.prompt_s += job.prompt_tokens / rate
+    took = (job.prompt_tokens + run.done - job.cached) / engine.profile.prefill_rate(job.prompt_tokens)
+    async with engine.prefilling:
+        await engine.pace.sleep(0.03 + took)
+    stats.prompt += job.prompt_tokens
+    stats.cached += job.cached
+    stats.prompt_s += took
 
 
 def _count(engine: Engine, made: int, rate: float) -> None:

@@ -16,6 +16,7 @@ from anvil_tui.simbox.http import Listener, Reply, Request
 from anvil_tui.simbox.logbook import STDERR, LogBook
 from anvil_tui.simbox.metrics import Histogram
 from anvil_tui.simbox.pace import Pace
+from anvil_tui.simbox.prefix import PrefixCache
 from anvil_tui.simbox.profile import Profile
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Stats:
     prompt: int = 0
     generation: int = 0
     cached: int = 0
+    preempted: int = 0
     steps: int = 0
     requests: int = 0
     prompt_s: float = 0.0
@@ -82,7 +84,9 @@ class Engine:
         self.phase = "loading"
         self.progress = ""
         self.rng = random.Random(seat.holder)
-        self.slots = asyncio.Semaphore(max(1, profile.slots))
+        self.room = asyncio.Condition()
+        self.prefilling = asyncio.Lock()
+        self.prefixes = PrefixCache(profile.kv_tokens)
         self.unwedged = asyncio.Event()
         self.unwedged.set()
         self.requests = 0

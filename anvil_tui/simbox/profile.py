@@ -23,13 +23,18 @@ POOL = ("--max-total-tokens",)
 SLOTS = ("--max-num-seqs", "--max-running-requests", "--parallel", "-np")
 FRACTION = ("--gpu-memory-utilization", "--mem-fraction-static")
 KEY = ("--api-key",)
+NO_CACHE = ("--no-enable-prefix-caching", "--disable-radix-cache", "--no-cache-prompt")
+TELLS_CACHED = ("--enable-prompt-tokens-details", "--enable-cache-report")
 KEY_ENV = ("VLLM_API_KEY", "LLAMA_API_KEY", "SGLANG_API_KEY")
 DEFAULT_PORT = {"vllm": 8000, "sglang": 30000, "llamacpp": 8080, "none": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Sizes are MiB per GPU, rates tokens/s at prompt depths, `load_s` seconds of the real box."""
+    """Sizes are MiB per GPU, rates tokens/s at prompt depths, `load_s` seconds of the real box.
+
+    `tells_cached`: usage holds cached tokens (vLLM and SGLang: on a flag, and only when there are any).
+    """
 
     kind: Kind
     port: int
@@ -57,6 +62,8 @@ class Profile:
     reasoning_tokens: int = 0
     bad_start: str = ""
     memory_fraction: float = 0.9
+    prefix_cache: bool = True
+    tells_cached: bool = True
 
     def decode_rate(self, prompt_tokens: int) -> float:
         return between(self.decode, prompt_tokens)
@@ -115,6 +122,8 @@ def read_profile(image: str, words: Sequence[str], env: Mapping[str, str], gpus:
         tensor_parallel=max(1, gpus),
         bad_start=_bad_start(kind, args, model),
         memory_fraction=args.decimal(FRACTION) or 0.9,
+        prefix_cache=not args.has(*NO_CACHE),
+        tells_cached=kind == "llamacpp" or args.has(*TELLS_CACHED),
     )
     if kind == "llamacpp":
         base = replace(base, shards=1, load_s=4.0, weights_mib=236, kv_mib=180, kernels_mib=16, version="b11669")

@@ -24,6 +24,7 @@ class Dialect(ABC):
     answers_early = False
     reasoning_key = "reasoning_content"
     owner = "engine"
+    knows_min_tokens = True
 
     # life
 
@@ -166,7 +167,12 @@ class Dialect(ABC):
             "prompt_tokens": job.prompt_tokens,
             "total_tokens": job.prompt_tokens + made,
             "completion_tokens": made,
+            **self.prompt_details(job),
         }
+
+    def prompt_details(self, job: Job) -> dict[str, Any]:
+        """How much of the prompt was cached, where the engine was told to tell it: only what is more than none."""
+        return {"prompt_tokens_details": {"cached_tokens": job.cached}} if job.tells_cached and job.cached else {}
 
     def extras(self, engine: Engine, job: Job, made: int) -> dict[str, Any]:
         """Fields beside `usage` on the last chunk or the whole reply."""

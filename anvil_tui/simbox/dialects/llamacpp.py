@@ -20,6 +20,7 @@ PUBLIC = ("/health", "/v1/health")
 class LlamaCpp(Dialect):
     process_name = "llama-server"
     answers_early = True
+    knows_min_tokens = False
 
     # life
 
@@ -172,7 +173,7 @@ class LlamaCpp(Dialect):
                 "prompt_tokens_total",
                 "counter",
                 "Number of prompt tokens processed, excluding cached tokens",
-                s.prompt,
+                s.prompt - s.cached,
             ),
             ("prompt_seconds_total", "counter", "Prompt process time", s.prompt_s),
             ("tokens_predicted_total", "counter", "Number of generation tokens processed", s.generation),
@@ -201,13 +202,16 @@ class LlamaCpp(Dialect):
     def stream_choice(self, delta: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
         return {"index": 0, "delta": delta, "finish_reason": finish}
 
+    def prompt_details(self, job: Job) -> dict[str, Any]:
+        return {"prompt_tokens_details": {"cached_tokens": job.cached}}
+
     def extras(self, engine: Engine, job: Job, made: int) -> dict[str, Any]:
         rate = engine.profile.decode_rate(job.prompt_tokens)
         return {
             "timings": {
-                "prompt_n": job.prompt_tokens,
+                "prompt_n": job.prompt_tokens - job.cached,
                 "predicted_n": made,
-                "cache_n": 0,
+                "cache_n": job.cached,
                 "predicted_ms": round(1000 * made / rate, 3),
                 "predicted_per_second": round(rate, 3),
             }

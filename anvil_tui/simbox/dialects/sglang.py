@@ -252,6 +252,7 @@ class Sglang(Dialect):
             **rank,
         )
         page.gauge("sglang:num_retracted_reqs", "The number of retracted requests.", 0, pid="412", **rank)
+        page.counter("sglang:num_retracted_requests_total", "Total number of retracted requests.", s.preempted)
         page.gauge(
             "sglang:gen_throughput",
             "The generation throughput (token/s).",
@@ -261,7 +262,7 @@ class Sglang(Dialect):
         page.counter("sglang:prompt_tokens_total", "Number of prefill tokens processed.", s.prompt)
         page.counter("sglang:generation_tokens_total", "Number of generation tokens processed.", s.generation)
         modes = [
-            ({"mode": "prefill_compute", **rank}, float(s.prompt)),
+            ({"mode": "prefill_compute", **rank}, float(s.prompt - s.cached)),
             ({"mode": "decode", **rank}, float(s.generation)),
         ]
         page.family("sglang:realtime_tokens_total", "Tokens processed so far, by mode.", "counter", modes)
@@ -307,13 +308,14 @@ class Sglang(Dialect):
         return {**super().stream_choice(delta, finish), "matched_stop": None}
 
     def usage(self, job: Job, made: int, reasoned: int) -> dict[str, Any]:
-        return {**super().usage(job, made, reasoned), "reasoning_tokens": reasoned, "prompt_tokens_details": None}
+        return {"prompt_tokens_details": None, **super().usage(job, made, reasoned), "reasoning_tokens": reasoned}
 
     def after(self, engine: Engine, job: Job, made: int) -> None:
         s = engine.stats
         _say(
             engine,
-            f"Prefill batch, #new-seq: 1, #new-token: {job.prompt_tokens}, #cached-token: 0, token usage: "
+            f"Prefill batch, #new-seq: 1, #new-token: {job.prompt_tokens - job.cached}, "
+            f"#cached-token: {job.cached}, token usage: "
             f"{engine.kv_used:.2f}, #running-req: {max(0, s.running - 1)}, #queue-req: {s.waiting}, ",
         )
         _say(

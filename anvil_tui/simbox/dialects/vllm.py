@@ -199,7 +199,7 @@ class Vllm(Dialect):
         page.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", engine.kv_used)
         page.counter("vllm:prefix_cache_queries_total", "Prefix cache queries, in tokens.", s.prompt)
         page.counter("vllm:prefix_cache_hits_total", "Prefix cache hits, in tokens.", s.cached)
-        page.counter("vllm:num_preemptions_total", "Cumulative number of preemption from the engine.", 0)
+        page.counter("vllm:num_preemptions_total", "Cumulative number of preemption from the engine.", s.preempted)
         page.counter("vllm:prompt_tokens_total", "Number of prefill tokens processed.", s.prompt)
         page.counter("vllm:generation_tokens_total", "Number of generation tokens processed.", s.generation)
         done = [({"finished_reason": r}, float(s.finished[r])) for r in ("stop", "length", "abort", "error")]
@@ -214,7 +214,7 @@ class Vllm(Dialect):
             1,
             block_size="64",
             cache_dtype="fp8",
-            enable_prefix_caching="False",
+            enable_prefix_caching=str(p.prefix_cache),
             gpu_memory_utilization=f"{p.memory_fraction:g}",
             num_gpu_blocks=str(p.kv_tokens // 64),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One chat completion. `model` is the name sent; `extra` holds engine-specific top-level fields."""
+    """One completion. `model` is the name sent; `extra` holds engine-specific top-level fields.
+
+    `route` responses goes to /v1/responses, which has other field names and knows neither tools here nor formats.
+    """
 
     model: str
     messages: tuple[Mapping[str, Any], ...]
@@ -30,6 +33,8 @@ class ChatRequest:
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: Any = None
     response_format: Mapping[str, Any] | None = None
+    stop: tuple[str, ...] = ()
+    route: Literal["chat", "responses"] = "chat"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -40,7 +45,8 @@ class ChatAnswer:
     `error` is None for a complete answer; else its class: `unreachable`, `timeout`, `http`, `truncated`,
     `stream_error`, `malformed`. `finish_reason` None means the stream never said. `token_times_s` stamps
     every chunk that bore content, reasoning or a tool call; `e2e_s` is the last of them (of a whole message: its
-    last byte), `end_s` the end marker or the close. `client_queue_s` is what passed between the decision to send
+    last byte), `end_s` the end marker or the close. `first_tokens` is what usage said had come by the first of
+    them, where the server says so on every chunk. `client_queue_s` is what passed between the decision to send
     and the last byte written, outside every other time. `error_code` is our word where we know one
     (`context_overflow`, `payload_too_large`, `unauthorized`, `eof`, `reset`, `idle`, `deadline`), else the
     server's own. `overflow` is (asked, allowed) tokens of a refused prompt. `notes` name conformance oddities.
@@ -55,6 +61,7 @@ class ChatAnswer:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
     ttft_any_s: float | None = None
     ttft_visible_s: float | None = None
     e2e_s: float | None = None
@@ -68,10 +75,17 @@ class ChatAnswer:
     end_s: float | None = None
     client_queue_s: float | None = None
     overflow: tuple[int, int] | None = None
+    first_tokens: int | None = None
+
+
+RUNNING_USAGE: Mapping[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+"""For `ChatRequest.extra`: usage on every chunk, which tells the tokens of the first. Strict servers refuse it."""
 
 
 def request_body(request: ChatRequest) -> dict[str, Any]:
     """The JSON object to POST. A token limit is always sent: llama-server's default is unlimited."""
+    if request.route == "responses":
+        return _responses_body(request)
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [dict(m) for m in request.messages],
@@ -84,30 +98,52 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
         "tools": [dict(t) for t in request.tools] or None,
         "tool_choice": request.tool_choice,
         "response_format": request.response_format,
+        "stop": list(request.stop) or None,
         "stream_options": {"include_usage": True} if request.stream else None,
     }
     return body | {k: v for k, v in optional.items() if v is not None} | dict(request.extra)
 
 
-def _decode_window(answer: ChatAnswer) -> tuple[int, int, float] | None:
-    """(tokens N, token-bearing chunks C, seconds T from the first to the last chunk); None = no rate."""
+def _responses_body(request: ChatRequest) -> dict[str, Any]:
+    """Only fields that this route has; SGLang refuses those of the chat route. Nothing is stored on the server."""
+    body = {
+        "model": request.model,
+        "input": [dict(m) for m in request.messages],
+        "max_output_tokens": request.max_tokens,
+        "stream": request.stream,
+        "store": False,
+    }
+    temperature = {} if request.temperature is None else {"temperature": request.temperature}
+    return body | temperature | dict(request.extra)
+
+
+def _decode_window(answer: ChatAnswer) -> tuple[int, float] | None:
+    """(tokens N, seconds T from the first to the last token-bearing chunk); None = no rate."""
     times, tokens = answer.token_times_s, answer.completion_tokens
     if answer.error or not tokens or len(times) < 2 or "usage_inconsistent" in answer.notes:
         return None
     seconds = times[-1] - times[0]
-    return (tokens, len(times), seconds) if seconds > 0 else None
+    return (tokens, seconds) if seconds > 0 else None
 
 
 def decode_tok_s(answer: ChatAnswer) -> float | None:
-    """Tokens after the first chunk per second, N(1-1/C)/T.
+    """Tokens after the first chunk per second: (N - `first_tokens`)/T where that is known, else N(1-1/C)/T.
 
-    None, never 0 or infinite, without usage, for one chunk, for an incomplete answer.
+    C chunks that came in one read with the first count as the first. None, never 0 or infinite, without usage, for
+    one chunk, for an incomplete answer.
     """
-    window = _decode_window(answer)
-    return None if window is None else window[0] * (1 - 1 / window[1]) / window[2]
+    window, times = _decode_window(answer), answer.token_times_s
+    if window is None:
+        return None
+    tokens, seconds = window
+    first = answer.first_tokens
+    if first is None or not 0 < first < tokens:
+        first_share = times.count(times[0]) / len(times)
+        return tokens * (1 - first_share) / seconds
+    return (tokens - first) / seconds
 
 
 def decode_seeds_tok_s(answer: ChatAnswer) -> float | None:
     """The seeds' (N-1)/T, for comparison with published figures; too high when chunks hold several tokens."""
     window = _decode_window(answer)
-    return None if window is None else (window[0] - 1) / window[2]
+    return None if window is None else (window[0] - 1) / window[1]

@@ -22,6 +22,7 @@ class _Usage:
     prompt: int | None = None
     completion: int | None = None
     cached: int | None = None
+    reasoning: int | None = None
     final: bool = False
     fell: bool = False
 
@@ -42,6 +43,10 @@ class _Usage:
         details = usage.get("prompt_tokens_details")
         cached = _count(details.get("cached_tokens")) if isinstance(details, Mapping) else None
         self.cached = self.cached if cached is None else cached
+        details = usage.get("completion_tokens_details")
+        own = details.get("reasoning_tokens") if isinstance(details, Mapping) else None
+        reasoning = _count(usage.get("reasoning_tokens") if own is None else own)
+        self.reasoning = self.reasoning if reasoning is None else reasoning
 
     def notes(self) -> list[str]:
         partial = self.completion is not None and not self.final
@@ -66,6 +71,7 @@ class StreamAssembler:
     _notes: list[str] = field(default_factory=list)
     _times: list[float] = field(default_factory=list)
     _visible: float | None = None
+    _first_tokens: int | None = None
     _raw: str = ""
 
     def event(self, event: SseEvent, at_s: float) -> None:
@@ -103,6 +109,8 @@ class StreamAssembler:
             self._times.append(at_s)
             self._usage.final = False
         self._usage.take(chunk, final=not bore or self._finish is not None)
+        if bore and at_s == self._times[0]:
+            self._first_tokens = self._usage.completion
 
     def _choice(self, choice: Mapping[str, Any], at_s: float) -> bool:
         delta = choice.get("delta")
@@ -145,6 +153,7 @@ class StreamAssembler:
             prompt_tokens=self._usage.prompt,
             completion_tokens=self._usage.completion,
             cached_tokens=self._usage.cached,
+            reasoning_tokens=self._usage.reasoning,
             ttft_any_s=self._times[0] if self._times else None,
             ttft_visible_s=self._visible,
             e2e_s=self._times[-1] if self._times else None,
@@ -156,6 +165,7 @@ class StreamAssembler:
             notes=tuple(self._notes + self._tools.notes + self._usage.notes()),
             raw_excerpt=self._raw,
             end_s=at_s,
+            first_tokens=self._first_tokens,
         )
 
     def _ending(self, how: str, message: str) -> tuple[str, ServerError] | None:
@@ -202,6 +212,7 @@ def message_answer(status: int, content_type: str, body: bytes, sent_bytes: int,
         prompt_tokens=usage.prompt,
         completion_tokens=usage.completion,
         cached_tokens=usage.cached,
+        reasoning_tokens=usage.reasoning,
         e2e_s=at_s,
         notes=notes,
         raw_excerpt=raw,

@@ -76,6 +76,7 @@ class LaneRow:
     ttft_visible_s: Spread | None = None
     ttft_failed_p95_s: float | None = None
     e2e_s: Spread | None = None
+    e2e_tok_s: Spread | None = None
     decode_tok_s: Spread | None = None
     decode_seeds_tok_s: Spread | None = None
     chunk_gap_s: Spread | None = None

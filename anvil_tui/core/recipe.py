@@ -15,35 +15,20 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from anvil_tui.core.quantity import Feasibility
+from anvil_tui.core.tables import Line as Line
+from anvil_tui.core.tables import NonNegative as NonNegative
+from anvil_tui.core.tables import PathText as PathText
+from anvil_tui.core.tables import PinnedImage as PinnedImage
+from anvil_tui.core.tables import Positive as Positive
+from anvil_tui.core.tables import Sha256 as Sha256
+from anvil_tui.core.tables import Slug as Slug
+from anvil_tui.core.tables import Table as Table
+from anvil_tui.core.tables import matching as matching
 
 RECIPE_SCHEMA = "anvil.recipe/1"
-
-
-def matching(pattern: str, wanted: str) -> AfterValidator:
-    """A text rule whose message says what is wanted and never repeats the text."""
-    compiled = re.compile(pattern)
-
-    def check(text: str) -> str:
-        if not compiled.fullmatch(text):
-            raise ValueError(f"must be {wanted}")
-        return text
-
-    return AfterValidator(check)
-
-
-Slug = Annotated[
-    str, matching(r"[a-z0-9][a-z0-9._-]{0,79}", "1 to 80 lower-case letters, digits, dots, dashes or underscores")
-]
-Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 lower-case hex digits")]
-PinnedImage = Annotated[
-    str, matching(r"|[^\s@]+@sha256:[0-9a-f]{64}", "pinned by digest: NAME@sha256: and 64 hex digits")
-]
-PathText = Annotated[str, matching(r"[^\x00-\x1f\x7f]*", "a path without control characters")]
-Line = Annotated[str, matching(r"[^\x00-\x1f\x7f]{1,200}", "one line of 1 to 200 characters")]
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
-
 
 PLACEHOLDERS = (
     "port", "served_name", "context", "total_context", "max_output", "concurrency", "tensor_parallel", "images",
@@ -58,12 +43,6 @@ _BRACED = re.compile(r"\{(\w+)\}")
 def _nearest(name: str) -> str:
     found = get_close_matches(name, PLACEHOLDERS, 1)
     return f", nearest {{{found[0]}}}" if found else ""
-
-
-class Table(BaseModel):
-    """Base of every table: unknown keys and lax types are errors, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class EngineKind(StrEnum):
@@ -297,6 +276,7 @@ class Recipe(Table):
     budgets: Budgets = Budgets()
     reserve: Reserve = Reserve()
     licence: Licence = Licence()
+    feasibility: Feasibility = Feasibility()
     patches: tuple[Patch, ...] = ()
     decisions: tuple[Decision, ...] = ()
     figures: tuple[Figure, ...] = ()
@@ -337,9 +317,9 @@ class Recipe(Table):
         return max(reversed(self.decisions), key=lambda d: d.date, default=None)
 
     def digest(self) -> str:
-        """Hash of what makes the serve: decisions, figures and notes do not change it, nor does a new field with
-        a default."""
-        notes = {"decisions", "figures", "title", "licence", "reserve"}
+        """Hash of what makes the serve: decisions, figures, feasibility and notes do not change it, nor does a new
+        field with a default."""
+        notes = {"decisions", "figures", "title", "licence", "reserve", "feasibility"}
         facts = self.model_dump(mode="json", exclude=notes, exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

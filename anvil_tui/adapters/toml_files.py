@@ -51,8 +51,14 @@ def load_recipe(path: Path) -> Recipe:
 
 
 def load_suite(path: Path) -> Suite:
-    """One suite; its id must be the file's stem."""
-    return _load(path, SUITE_SCHEMA, Suite)
+    """One suite with what it includes; its id must be the file's stem."""
+    plain = _load(path, SUITE_SCHEMA, Suite)
+    others = {name: path.with_name(f"{name}.toml") for name in plain.include}
+    found = {name: _load(p, SUITE_SCHEMA, Suite) for name, p in others.items() if p.exists()}
+    try:
+        return plain.resolved(found)
+    except ValueError as why:
+        raise BadFile(str(path), str(why)) from why
 
 
 def load_recipes(directory: Path) -> tuple[RecipeFile, ...]:

@@ -247,6 +247,10 @@ class Draft:
         return {"gpus": list(uuids), "need_free_mib": need, "alone": recipe.exclusive} if uuids else {}
 
     def gates(self, suite: Suite, judged: Recipe, /, **ref: Any) -> None:
+        suite, left_out = suite.for_recipe(judged)
+        self.warnings += left_out
+        if not suite.gates:
+            self.refuse(f"suite {suite.id} has no gate for {judged.id}: it promises none of what they need")
         for gate, why in self.unrunnable(suite, judged).items():
             self.refuse(f"suite {suite.id}, gate {gate} cannot be run: {why}")
         self.gate_rows = [{"id": g.id, "kind": g.kind, "of": g.repeat, "recipe": judged.id} for g in suite.gates]

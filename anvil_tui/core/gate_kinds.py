@@ -19,7 +19,7 @@ GateKind = Literal[
     "log-audit", "container-state", "reserve", "shared-memory", "gpu-errors", "host-memory", "hashes",
 ]  # fmt: skip
 
-COMMON = frozenset({"id", "kind", "proves", "timeout_s", "accept"})
+COMMON = frozenset({"id", "kind", "proves", "timeout_s", "accept", "needs"})
 _REQUESTS = frozenset({"repeat", "pass_at_least", "parallel", "visible_tokens", "reasoning_tokens", "routed"})
 _THINKS = _REQUESTS | {"thinking"}
 _LONG = _THINKS | {"prompt_tokens_at_least"}

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from anvil_tui.core.gate_kinds import COMMON, GATE_KEYS, LOOKS
 from anvil_tui.core.gate_kinds import GateKind as GateKind
 from anvil_tui.core.lanes import LaneRow
-from anvil_tui.core.recipe import NonNegative, Positive, Slug, Table
+from anvil_tui.core.recipe import NonNegative, Positive, Recipe, Slug, Table
 
 SUITE_SCHEMA = "anvil.suite/1"
 
@@ -45,6 +45,40 @@ class FailureClass(StrEnum):
     STREAM = "stream_broken"
 
 
+class Needs(Table):
+    """What a recipe must promise; else a suite is refused, and a single gate is left out."""
+
+    modalities: tuple[str, ...] = ()
+    context_tokens: NonNegative = 0
+    concurrency: NonNegative = 0
+    images: NonNegative = 0
+    gpus: NonNegative = 0
+
+    def unmet(self, recipe: Recipe) -> str:
+        """What is needed that the recipe does not promise; "" = it promises all of it."""
+        limits = recipe.envelope
+        lacks = [f"{m} (the recipe has {', '.join(limits.modalities)})" for m in self.modalities
+                 if m not in limits.modalities]  # fmt: skip
+        figures = (
+            ("context_tokens", self.context_tokens, limits.context_tokens),
+            ("concurrency", self.concurrency, limits.concurrency),
+            ("images", self.images, limits.images),
+            ("gpus", self.gpus, len(recipe.gpus.select)),
+        )
+        lacks += [f"{name} {need:,} (the recipe has {have:,})" for name, need, have in figures if have < need]
+        return ", ".join(lacks)
+
+    def joined(self, more: Needs) -> Needs:
+        """Both at once."""
+        return Needs(
+            modalities=tuple(dict.fromkeys((*self.modalities, *more.modalities))),
+            context_tokens=max(self.context_tokens, more.context_tokens),
+            concurrency=max(self.concurrency, more.concurrency),
+            images=max(self.images, more.images),
+            gpus=max(self.gpus, more.gpus),
+        )
+
+
 class Gate(Table):
     """One entry of a suite. Which keys apply depends on `kind`; a key that does not apply is an error.
 
@@ -60,6 +94,7 @@ class Gate(Table):
     id: Slug
     kind: GateKind
     proves: str = ""
+    needs: Needs = Needs()
     timeout_s: Positive = 120
     accept: tuple[Literal["unverified", "unsupported"], ...] = ()
     routed: bool = False
@@ -120,28 +155,19 @@ class Gate(Table):
         return self.kind not in LOOKS and self.kind != "identity"
 
 
-class Needs(Table):
-    """What a recipe must promise for a suite to make sense on it; checked before anything starts."""
-
-    modalities: tuple[str, ...] = ()
-    context_tokens: NonNegative = 0
-    concurrency: NonNegative = 0
-    images: NonNegative = 0
-    gpus: NonNegative = 0
-
-
 class Suite(Table):
-    """`gates/ID.toml`: an ordered list of gates."""
+    """`gates/ID.toml`: an ordered list of gates. `include` names plain suites whose gates come first."""
 
     schema_: Literal["anvil.suite/1"] = Field(alias="schema")
     id: Slug
     title: str = ""
     needs: Needs = Needs()
-    gates: tuple[Gate, ...]
+    include: tuple[Slug, ...] = ()
+    gates: tuple[Gate, ...] = ()
 
     @model_validator(mode="after")
     def _distinct(self) -> Suite:
-        if not self.gates:
+        if not self.gates and not self.include:
             raise ValueError("gates needs at least one [[gates]]: an empty suite proves nothing")
         ids = [g.id for g in self.gates]
         twice = [
@@ -152,6 +178,49 @@ class Suite(Table):
         if twice:
             raise ValueError("\n".join(twice))
         return self
+
+    def resolved(self, others: Mapping[str, Suite]) -> Suite:
+        """With the gates of the included suites before its own; what a suite needs becomes a need of its gates.
+
+        A gate that several suites hold alike is made once: one that asks at its first place, one that looks at
+        its last. Raises ValueError for a suite that is not there, or that includes others itself.
+        """
+        gates: list[Gate] = []
+        for part in [_part(self.id, name, others) for name in self.include] + [self]:
+            own = part is self
+            for gate in part.gates:
+                need = gate.needs if own else gate.needs.joined(part.needs)
+                _add(gates, gate.model_copy(update={"needs": need}), "" if own else part.id)
+        return self.model_copy(update={"gates": tuple(gates)})
+
+    def for_recipe(self, recipe: Recipe) -> tuple[Suite, tuple[str, ...]]:
+        """The suite without gates that need what the recipe does not promise, and a sentence for each of those."""
+        left = {g.id: why for g in self.gates if (why := g.needs.unmet(recipe))}
+        kept = self.model_copy(update={"gates": tuple(g for g in self.gates if g.id not in left)})
+        return kept, tuple(f"gate {gate} is left out: needs {why}" for gate, why in left.items())
+
+
+def _part(suite: str, name: str, others: Mapping[str, Suite]) -> Suite:
+    if name not in others:
+        raise ValueError(f"include: suite {name} is not in gates/ or cannot be used")
+    if others[name].include:
+        raise ValueError(f"include: suite {name} includes others itself; name those in {suite}")
+    return others[name]
+
+
+def _add(gates: list[Gate], gate: Gate, part: str) -> None:
+    alike = next((g for g in gates if _demand(g) == _demand(gate)), None)
+    if alike is not None and (gate.kind not in LOOKS or (gate.when == "idle" and gate.kind == "reserve")):
+        return
+    if alike is not None:
+        gates.remove(alike)
+    if any(g.id == gate.id for g in gates):
+        gate = gate.model_copy(update={"id": f"{part or 'own'}.{gate.id}"})
+    gates.append(gate)
+
+
+def _demand(gate: Gate) -> dict[str, Any]:
+    return gate.model_dump(exclude={"id", "proves", "needs"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ def run_gates(run: Run, step: Step) -> None:
         raise EffectFailed(f"suite {step.args['suite']} is not in gates/ any more")
     container = run.need_container(step.args)
     serve = step.args if "digest" in step.args else serve_args(run, container.id)
-    target = target_of(run.box, run.recipe(serve), container.id, serve["port"], serve["slot"])
+    recipe = run.recipe(serve)
+    suite, _ = suite.for_recipe(recipe)
+    target = target_of(run.box, recipe, container.id, serve["port"], serve["slot"])
     under_test = {"container": container.id, "started_at": container.started_at, "suite": suite_digest(suite)}
     kept = _kept(run, under_test)
     made = list(kept.values())

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from anvil_tui.core.gate_kinds import GATE_KEYS
 from anvil_tui.core.gates import Gate, Suite
 from anvil_tui.core.workspace import Workspace
+from tests.support import membox
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_every_kind_of_gate_says_which_keys_apply_and_takes_them() -> None:
         "decode_at_least_tok_s": 10.0, "aggregate_at_least_tok_s": 20.0, "argv": ("true",), "env": ("HOME",),
         "json_expect": {"ok": True}, "fixture_sha256": {}, "free_at_least_mib": 1, "swap_at_most_mib": 0,
     }  # fmt: skip
-    assert set(Gate.model_fields) == {*values, "id", "kind", "proves", "timeout_s", "accept"}
+    assert set(Gate.model_fields) == {*values, "id", "kind", "proves", "timeout_s", "accept", "needs"}
     for kind, keys in GATE_KEYS.items():
         made = Gate.model_validate({"id": "g", "kind": kind, "timeout_s": 5, **{k: values[k] for k in keys}})
         assert made.kind == kind
@@ -95,3 +96,41 @@ def test_what_must_be_unique_or_possible(roles: list[dict[str, Any]], bind: str,
     with pytest.raises(ValidationError) as error:
         workspace(*roles, bind=bind)
     assert says in str(error.value)
+
+
+def suite(id_: str, *gates: dict[str, Any], **more: Any) -> Suite:
+    return Suite.model_validate({"schema": "anvil.suite/1", "id": id_, "gates": gates, **more})
+
+
+LOG = {"id": "log", "kind": "log-audit"}
+SMOKE = {"id": "smoke", "kind": "smoke"}
+
+
+def test_an_included_gate_is_made_once_and_what_only_looks_comes_last() -> None:
+    text = suite("text", SMOKE, {"id": "json", "kind": "json"}, LOG)
+    image = suite(
+        "image", SMOKE, {"id": "json", "kind": "json", "repeat": 3}, LOG, needs={"modalities": ("image",)}
+    )
+    full = suite("full", {"id": "state", "kind": "container-state"}, include=("text", "image"))
+    made = full.resolved({"text": text, "image": image})
+    assert [g.id for g in made.gates] == ["smoke", "json", "image.json", "log", "state"]
+    assert [g.needs.modalities for g in made.gates] == [(), (), ("image",), ("image",), ()]
+
+
+def test_gates_whose_needs_a_recipe_does_not_promise_are_left_out_and_named() -> None:
+    made = suite("s", SMOKE, {"id": "big", "kind": "smoke", "repeat": 2, "needs": {"context_tokens": 9000}})
+    kept, left = made.for_recipe(membox.recipe("a"))
+    assert [g.id for g in kept.gates] == ["smoke"]
+    assert left == ("gate big is left out: needs context_tokens 9,000 (the recipe has 2,048)",)
+
+
+@pytest.mark.parametrize(
+    ("others", "says"),
+    [
+        ({}, "include: suite text is not in gates/ or cannot be used"),
+        ({"text": suite("text", SMOKE, include=("x",))}, "suite text includes others itself; name those in full"),
+    ],
+)
+def test_an_include_that_cannot_be_resolved_is_an_error(others: dict[str, Suite], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        suite("full", SMOKE, include=("text",)).resolved(others)

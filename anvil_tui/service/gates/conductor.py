@@ -8,8 +8,8 @@ from dataclasses import replace
 from threading import Lock
 
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Needs, Suite, Verdict
-from anvil_tui.core.recipe import EngineKind, Recipe
+from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Suite, Verdict
+from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged
 from anvil_tui.service.gates.functional import FUNCTIONAL
@@ -36,7 +36,7 @@ class Conductor:
 
     def unrunnable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
         """Gate id -> why it could not run, found before anything starts; empty = all can."""
-        if lacks := unmet(suite.needs, target.recipe):
+        if lacks := suite.needs.unmet(target.recipe):
             return {g.id: f"suite {suite.id} needs {lacks}" for g in suite.gates}
         found = {g.id: why for g in suite.gates if (why := self._why_not(suite, g, target))}
         return found | self._unloggable(suite, target)
@@ -149,21 +149,6 @@ class Conductor:
             return CATALOGUE[gate.kind].once(session, gate, n)
         except AnvilError as why:
             return Finding(Judged("errored", None, session.safe(str(why))), ())
-
-
-def unmet(needs: Needs, recipe: Recipe) -> str:
-    """What a suite needs that the recipe does not promise; "" = it promises all of it."""
-    limits = recipe.envelope
-    lacks = [f"{m} (the recipe has {', '.join(limits.modalities)})" for m in needs.modalities
-             if m not in limits.modalities]  # fmt: skip
-    figures = (
-        ("context_tokens", needs.context_tokens, limits.context_tokens),
-        ("concurrency", needs.concurrency, limits.concurrency),
-        ("images", needs.images, limits.images),
-        ("gpus", needs.gpus, len(recipe.gpus.select)),
-    )
-    lacks += [f"{name} {need:,} (the recipe has {have:,})" for name, need, have in figures if have < need]
-    return ", ".join(lacks)
 
 
 def judge(gate: Gate, findings: Sequence[Finding], elapsed_s: float) -> GateResult:

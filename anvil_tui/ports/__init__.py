@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from anvil_tui.core.box import Container, Daemon, Engine, Gateway, GpuSnapshot, Host
 from anvil_tui.core.chat import ChatAnswer as ChatAnswer
@@ -130,7 +130,7 @@ class GatewayControl(Protocol):
 
 class ChatClient(Protocol):
     def chat(self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float) -> ChatAnswer:
-        """One request to BASE_URL/v1/chat/completions. Never raises; no redirects; sizes and times capped."""
+        """One request to its route under BASE_URL/v1. Never raises; no redirects; sizes and times capped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +183,63 @@ class LoadGenerator(Protocol):
         """(p50, p95) of what it reads too much of a known 200.0 ms TTFT at so many streams, now and here."""
 
 
+OUT = "{out}"
+"""Stands in a command's arguments for the file, in a folder of its own, that the command may write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program to run. `env` names the variables it gets from the operator; `given` are values of ours.
+
+    Every value of either is a secret unless its name is a plain one (PATH, HOME, ...). `fixtures` are files,
+    relative to the workspace, and the SHA-256 that each must have.
+    """
+
+    argv: tuple[str, ...]
+    timeout_s: float
+    env: tuple[str, ...] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
+    fixtures: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """`exit_code` None = killed at the deadline. Output is bounded and not redacted."""
+    """`exit_code` None = killed, negative = ended by that signal. Texts are redacted, streams cut to their ends.
+
+    `written` is what it wrote to its `{out}`, None = no such file; `trouble` is why that file cannot be used.
+    """
 
     exit_code: int | None
+    ended: Literal["exit", "deadline", "cancelled"]
     stdout: str
     stderr: str
     elapsed_s: float
+    written: str | None = None
+    trouble: str = ""
 
 
 class CommandRunner(Protocol):
-    def run(
-        self, argv: tuple[str, ...], env: Mapping[str, str], timeout_s: float, cancelled: Callable[[], bool]
-    ) -> CommandRun:
-        """A program with stdin closed and exactly this environment; its whole group is ended at the deadline."""
+    def why_not(self, command: Command) -> str:
+        """Why it cannot be started: no such program, a variable that is not set, a fixture of another hash."""
+
+    def run(self, command: Command, cancelled: Callable[[], bool]) -> CommandRun:
+        """In a group of its own, in the workspace, stdin empty, with exactly the named environment. At the
+        deadline or when cancelled the group gets TERM, then KILL; nothing of it is left when this returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a piece of foreign text came to in the sandbox: `value`, or in `wrong` why there is none."""
+
+    value: tuple[Any, ...] = ()
+    wrong: str = ""
+
+
+class Sandbox(Protocol):
+    """Tries text that a model wrote, without running it as a program. Raises EffectFailed when it cannot try."""
+
+    def query(self, script: str, sql: str) -> Trial:
+        """The rows that one SELECT gives on a database that `script` makes; limited in steps, memory and rows."""
+
+    def matches(self, pattern: str, texts: tuple[str, ...]) -> Trial:
+        """For each text whether Python's re.fullmatch fits; a pattern that takes too long is wrong."""

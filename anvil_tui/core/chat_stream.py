@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,14 +184,24 @@ class StreamAssembler:
         return "truncated", ServerError(message or "the stream ended before a finish reason", how)
 
 
-def message_answer(status: int, content_type: str, body: bytes, sent_bytes: int, at_s: float) -> ChatAnswer:
-    """The answer to a request that was not streamed, whatever the status; `at_s` is its last byte."""
+def message_answer(
+    status: int,
+    content_type: str,
+    body: bytes,
+    sent_bytes: int,
+    at_s: float,
+    shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> ChatAnswer:
+    """The answer to a request that was not streamed, whatever the status; `at_s` is its last byte.
+
+    `shape` makes a chat completion of another route's object.
+    """
     raw = body[:KEPT_RAW].decode(errors="replace")
     if status != 200:
         error = http_error(status, content_type, body, sent_bytes)
         return _refused(status, "http", error, raw, at_s)
     try:
-        value = json.loads(body)
+        value = shape(json.loads(body))
         choice = value["choices"][0]
         message = choice["message"]
         if not isinstance(message, Mapping):

@@ -24,13 +24,12 @@ from anvil_tui.service.gates.session import Finding, GateWork, Session, budgets
 Asked = tuple[Finding, ChatAnswer]
 
 
-def smoke(session: Session, gate: Gate, n: int) -> Finding:
-    def judge(answer: ChatAnswer) -> Judged:
-        if session.target.recipe.thinking == "on" and not answer.reasoning:
-            return Judged("unverified", None, "thinking = on was accepted, but no reasoning came back")
-        return check(word_is(answer.content, prompts.SMOKE_WORD))
+def _pong(answer: ChatAnswer) -> Judged:
+    return check(word_is(answer.content, prompts.SMOKE_WORD))
 
-    return session.ask(gate, n, judge, messages=(prompts.user(prompts.SMOKE),), stream=True)[0]
+
+def smoke(session: Session, gate: Gate, n: int) -> Finding:
+    return session.ask(gate, n, _pong, messages=(prompts.user(prompts.SMOKE),), stream=True)[0]
 
 
 def strict_object(session: Session, gate: Gate, n: int) -> Finding:

@@ -12,11 +12,11 @@ from anvil_tui.core.box import MIB, Container
 from anvil_tui.core.chat import ChatAnswer, ChatRequest, decode_seeds_tok_s, decode_tok_s
 from anvil_tui.core.chat_errors import retry_after_s
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.gates import FailureClass, Gate, Observation, Suite
+from anvil_tui.core.gates import FailureClass, Gate, Observation, Suite, Thinking
 from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.redact import redact
-from anvil_tui.core.verdicts import Judged, delivered, failed
+from anvil_tui.core.verdicts import OK, Judged, delivered, failed
 from anvil_tui.ports import (
     ChatClient,
     Clock,
@@ -99,16 +99,36 @@ def budgets(gate: Gate, recipe: Recipe) -> tuple[int, int]:
     return visible, reasoning
 
 
-def thinking_control(recipe: Recipe) -> Mapping[str, Any]:
-    """The request fields that ask this engine for the recipe's thinking; empty for `none`."""
-    wanted = recipe.thinking
+def thinking_wanted(gate: Gate, recipe: Recipe) -> Thinking:
+    """The gate's own thinking, else the recipe's."""
+    return gate.thinking or recipe.thinking
+
+
+def thinking_control(engine: EngineKind, wanted: Thinking, route: str = "chat") -> Mapping[str, Any]:
+    """The request fields that ask this engine for it; empty for `none` and for what the route cannot say."""
     if wanted == "none":
         return {}
+    if route == "responses":
+        return {} if wanted in ("on", "off") else {"reasoning": {"effort": wanted}}
     if wanted in ("on", "off"):
         return {"chat_template_kwargs": {"enable_thinking": wanted == "on"}}
-    if recipe.engine is EngineKind.LLAMACPP:
+    if engine is EngineKind.LLAMACPP:
         return {"chat_template_kwargs": {"reasoning_effort": wanted}}
     return {"reasoning_effort": wanted}
+
+
+def thought(gate: Gate, recipe: Recipe, control: Mapping[str, Any], answer: ChatAnswer) -> Judged:
+    """Whether a good answer is proof that thinking was as asked; a thinking that is off was judged before."""
+    wanted = thinking_wanted(gate, recipe)
+    if wanted == "off" and not control and answer.reasoning:
+        note = (
+            f"{len(answer.reasoning)} characters of reasoning came; this route has no control for thinking = off"
+        )
+        return Judged("unverified", None, note)
+    asked_for = gate.thinking == "on" or gate.kind == "smoke"
+    if wanted == "on" and asked_for and not answer.reasoning:
+        return Judged("unverified", None, "thinking = on was accepted, but no reasoning came back")
+    return OK
 
 
 @dataclass(slots=True)
@@ -150,22 +170,31 @@ class Session:
         return self.parts.clock
 
     def ask(
-        self, gate: Gate, n: int, check: Callable[[ChatAnswer], Judged], **request: Any
+        self, gate: Gate, n: int, check: Callable[[ChatAnswer], Judged], *, partial: bool = False, **request: Any
     ) -> tuple[Finding, ChatAnswer]:
-        """One request: sent, judged as delivered, then checked for its content."""
+        """One request: sent, judged as delivered, then checked for its content and its thinking.
+
+        With `partial` the check alone decides over errors and answers cut by their limit. `request` holds fields
+        of ChatRequest; `max_tokens` stands in place of the budgets, `extra` beside the thinking control.
+        """
         recipe, target = self.target.recipe, self.target
         limit = request.pop("max_tokens", None) or sum(budgets(gate, recipe))
-        control = thinking_control(recipe)
-        made = ChatRequest(recipe.served_name, max_tokens=limit, extra=control, **request)
+        control = thinking_control(recipe.engine, thinking_wanted(gate, recipe), request.get("route", "chat"))
+        extra = {**control, **request.pop("extra", {})}
+        made = ChatRequest(recipe.served_name, max_tokens=limit, extra=extra, **request)
         url, key = (
             (target.routed_url or "", target.routed_key) if gate.routed else (target.base_url, target.api_key)
         )
         sent_at = self.clock.utc().isoformat()
         answer = self.parts.chat.chat(url, made, api_key=key, timeout_s=gate.timeout_s)
-        judged = delivered(answer, limit, thinking_off=recipe.thinking == "off")
-        if judged.ok and gate.routed:
+        off = thinking_wanted(gate, recipe) == "off" and bool(control)
+        judged = OK if partial else delivered(answer, limit, thinking_off=off)
+        if judged.ok and gate.routed and answer.status in (200, 400, 422):
             judged = self._came_from_the_slot(answer)
         judged = check(answer) if judged.ok else judged
+        if judged.ok and not answer.error:
+            proven = thought(gate, recipe, control, answer)
+            judged = judged if proven.ok else proven
         judged = self._with_death(judged, answer)
         judged = replace(judged, note=self.safe(judged.note + self._wait(answer)))
         self.note_memory()
@@ -225,6 +254,7 @@ class Session:
             "finish_reason": self.safe(answer.finish_reason or ""),
             "cached_tokens": answer.cached_tokens,
             "reasoning_characters": len(answer.reasoning),
+            "reasoning_tokens": answer.reasoning_tokens,
             "client_queue_s": answer.client_queue_s,
             "end_s": answer.end_s,
             "decode_seeds_tok_s": decode_seeds_tok_s(answer),

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Everything that a result depends on. None = nobody could tell, which matches nothing.
+    """Everything that a result depends on. None = nobody could tell, which matches nothing; () = no GPU.
 
     Digests are `sha256:` hex. `config` is the hash of the container's full argv and environment names,
     `suite` of what the suite demands, `prompts` of the prompt set (seed and generator included).
@@ -54,8 +54,8 @@ class Identity:
     kv_type: str | None = None
     speculation: str | None = None
     thinking: str | None = None
-    gpus: tuple[str, ...] = ()
-    gpu_uuids: tuple[str, ...] = ()
+    gpus: tuple[str, ...] | None = None
+    gpu_uuids: tuple[str, ...] | None = None
     driver: str | None = None
     cuda: str | None = None
     kernel: str | None = None

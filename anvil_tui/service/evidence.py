@@ -1,61 +1,161 @@
-"""What a gate run leaves behind: every observation, the results, and a manifest with their hashes."""
+"""What a gate run leaves behind: identity of everything, every observation, results, a manifest with hashes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from anvil_tui import __version__
+from anvil_tui.core.box import Container, Engine, GpuSnapshot
+from anvil_tui.core.bundle import (
+    EVIDENCE_SCHEMA,
+    IDENTITY,
+    MANIFEST,
+    OBSERVATIONS,
+    RESULTS,
+    About,
+    Identity,
+    Manifest,
+    about_text,
+    document,
+    fact_of,
+    manifest_text,
+    observations_text,
+    results_text,
+)
+from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.gates import GateResult, Suite
+from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports.operations import OperationStore
+from anvil_tui.service.box import Box
 from anvil_tui.service.gates.conductor import suite_passed
 from anvil_tui.service.gates.session import GateTarget
+from anvil_tui.service.planning import first_reading
 
-EVIDENCE_SCHEMA = "anvil.evidence/1"
+PLAN = "plan.json"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What the results of one run rest on. `prompts` is the digest of the prompt set, None = not fixed."""
+
+    suite: Suite
+    target: GateTarget
+    identity: Identity
+    started_at: str
+
+
+def basis_of(box: Box, suite: Suite, target: GateTarget) -> Basis:
+    """Everything as it is before the first gate; a source that does not answer leaves its fields unknown."""
+    recipe = target.recipe
+    container = _asked(lambda: box.containers.inspect(target.container_id))
+    engine = box.engines.read(recipe.engine, target.port)
+    daemon = _asked(box.containers.daemon)
+    gateway = _asked(box.gateway.snapshot)
+    reading = first_reading(box) if recipe.gpus.select else box.gpus.read()
+    gpus = reading.value if reading.ok else None
+    names, uuids = _gpus(container, gpus)
+    speculation = f"{recipe.speculation.method} {recipe.speculation.tokens}" if recipe.speculation else "none"
+    identity = Identity(
+        recipe=recipe.id, recipe_digest=f"sha256:{recipe.digest()}", family=recipe.family, model=recipe.model.repo,
+        revision=recipe.model.revision or None, quantization=recipe.model.quantization or None,
+        served_name=recipe.served_name, engine=str(recipe.engine), engine_version=engine.version,
+        image=_image(box, recipe, container), image_id=container.image_id if container else None,
+        container=target.container_id, config=_config(container), context_tokens=_context(recipe, engine),
+        max_output_tokens=recipe.envelope.max_output_tokens, concurrency=recipe.envelope.concurrency,
+        kv_type=recipe.kv.type, speculation=speculation.strip(), thinking=recipe.thinking, gpus=names,
+        gpu_uuids=uuids, driver=gpus.driver if gpus else None, cuda=gpus.cuda if gpus else None,
+        kernel=daemon.kernel if daemon else None, docker=daemon.version if daemon else None,
+        gateway=gateway.version if gateway else None, harness=f"anvil-tui {__version__}", suite=suite.id,
+        suite_digest=f"sha256:{suite_digest(suite)}",
+    )  # fmt: skip
+    return Basis(suite, target, identity, box.clock.utc().isoformat(timespec="milliseconds"))
+
+
+def _asked(ask: Callable[[], T]) -> T | None:
+    try:
+        return ask()
+    except AnvilError:
+        return None
+
+
+def _context(recipe: Recipe, engine: Engine) -> int:
+    """As the engine reports it, else as the recipe promises it; they were compared when the serve became ready."""
+    return engine.context_tokens or recipe.envelope.context_tokens
+
+
+def _image(box: Box, recipe: Recipe, container: Container | None) -> str | None:
+    """The recipe's pin when it names the very image that the container runs; else a pin of that image."""
+    if container is None:
+        return None
+    if _asked(lambda: box.containers.image_id(recipe.image.ref)) == container.image_id:
+        return recipe.image.ref
+    return container.pins[0] if container.pins else None
+
+
+def _config(container: Container | None) -> str | None:
+    if container is None:
+        return None
+    text = document({"argv": container.argv, "environment": sorted(container.env_names)})
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _gpus(
+    container: Container | None, snapshot: GpuSnapshot | None
+) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """(names, UUIDs) of the GPUs that the container holds; () = none, None = unknown."""
+    grant = container.gpus if container else None
+    if grant is None or grant.effective == "unknown":
+        return None, None
+    if grant.effective == "none":
+        return (), ()
+    if snapshot is None:
+        return None, grant.uuids if grant.effective == "uuids" else None
+    mine = [g for g in snapshot.gpus if grant.effective == "all" or g.uuid in grant.uuids]
+    names = tuple(g.name for g in mine if g.name)
+    uuids = tuple(g.uuid for g in mine if g.uuid)
+    return (names if len(names) == len(mine) else None), (uuids if len(uuids) == len(mine) else None)
 
 
 def write_evidence(
-    store: OperationStore, operation: str, suite: Suite, target: GateTarget, results: Sequence[GateResult]
-) -> tuple[str, ...]:
-    """Saves `SERVE-observations.ndjson`, `SERVE-results.json`, `SERVE-manifest.json` with the operation.
+    store: OperationStore,
+    operation: str,
+    basis: Basis,
+    results: Sequence[GateResult],
+    ended_at: str,
+    notes: Sequence[str] = (),
+) -> tuple[str, str]:
+    """Keeps `SERVE-{identity.json,observations.ndjson,results.json,manifest.json}` with the operation.
 
     SERVE is the short container id: one operation may judge two serves. The manifest comes last, so that
-    a bundle with a manifest is complete. Returns the names.
+    a bundle with a manifest is complete. Returns the manifest's name and the SHA-256 of its text.
     """
-    prefix = target.container_id[:12]
-    files = {
-        f"{prefix}-observations.ndjson": _observations(results),
-        f"{prefix}-results.json": json.dumps([_result(r) for r in results], indent=1) + "\n",
-    }
-    kept = {name: store.save(operation, name, text) for name, text in files.items()}
-    manifest = {
-        "schema": EVIDENCE_SCHEMA,
-        "harness": f"anvil-tui {__version__}",
-        "suite": suite.id,
-        "suite_sha256": suite_digest(suite),
-        "passed": suite_passed(results),
-        "recipe": target.recipe.id,
-        "recipe_sha256": target.recipe.digest(),
-        "container": target.container_id,
-        "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in kept.items()},
-    }
-    store.save(operation, f"{prefix}-manifest.json", json.dumps(manifest, indent=1) + "\n")
-    return (*kept, f"{prefix}-manifest.json")
+    serve = basis.target.container_id[:12]
+    about = About(basis.identity, basis.suite.model_dump(mode="json", by_alias=True), (*_waivers(basis), *notes))
+    texts = {IDENTITY: about_text(about), OBSERVATIONS: observations_text(results), RESULTS: results_text(results)}
+    kept = {f"{serve}-{name}": store.save(operation, f"{serve}-{name}", text) for name, text in texts.items()}
+    plan = store.read_kept(operation, PLAN)
+    kept |= {PLAN: plan} if plan is not None else {}
+    manifest = Manifest(
+        EVIDENCE_SCHEMA, f"{operation}/{serve}", "measured", basis.started_at, ended_at, suite_passed(results),
+        {name: fact_of(text.encode()) for name, text in kept.items()},
+    )  # fmt: skip
+    name = f"{serve}-{MANIFEST}"
+    return name, fact_of(store.save(operation, name, manifest_text(manifest)).encode()).sha256
+
+
+def _waivers(basis: Basis) -> tuple[str, ...]:
+    reserve = basis.target.recipe.reserve
+    if not reserve.waived_on:
+        return ()
+    return (f"Reserve waived on {reserve.waived_on}: {reserve.waiver}. Scope: {reserve.waiver_scope}.",)
 
 
 def suite_digest(suite: Suite) -> str:
     """Hash of what the suite demands; its title and what its gates say they prove do not change it."""
     facts = suite.model_dump(mode="json", exclude={"title": True, "gates": {"__all__": {"proves"}}})
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _observations(results: Sequence[GateResult]) -> str:
-    rows = ({"gate": r.gate, "kind": r.kind, **asdict(o)} for r in results for o in r.observations)
-    return "".join(json.dumps(row, default=str) + "\n" for row in rows)
-
-
-def _result(result: GateResult) -> dict[str, Any]:
-    return asdict(result) | {"observations": len(result.observations)}

@@ -13,7 +13,7 @@ from anvil_tui.core.errors import EffectFailed
 from anvil_tui.core.gates import GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.plan import Step
 from anvil_tui.service.deeds import Seen
-from anvil_tui.service.evidence import suite_digest, write_evidence
+from anvil_tui.service.evidence import Basis, basis_of, suite_digest, write_evidence
 from anvil_tui.service.gates.conductor import suite_passed
 from anvil_tui.service.planning import target_of
 from anvil_tui.service.run import Run
@@ -35,11 +35,12 @@ def run_gates(run: Run, step: Step) -> None:
     container = run.need_container(step.args)
     serve = step.args if "digest" in step.args else serve_args(run, container.id)
     recipe = run.recipe(serve)
-    suite, _ = suite.for_recipe(recipe)
+    suite, left_out = suite.for_recipe(recipe)
     target = target_of(run.box, recipe, container.id, serve["port"], serve["slot"])
     under_test = {"container": container.id, "started_at": container.started_at, "suite": suite_digest(suite)}
     kept = _kept(run, under_test)
     made = list(kept.values())
+    basis = basis_of(run.box, suite, target)
 
     def on_event(event: GateProgress | GateResult) -> None:
         run.journal.append("gate", **_record(event))
@@ -48,11 +49,24 @@ def run_gates(run: Run, step: Step) -> None:
             _keep(run, under_test, made)
 
     results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept)
-    write_evidence(run.box.operations, run.operation, suite, target, results)
+    _keep_evidence(run, basis, results, (*left_out, *_taken_up(kept)))
     run.stop_if_asked()
     if not suite_passed(results):
         raise EffectFailed(_why_not(suite, results))
     run.memory["gates"] = {"suite": suite.id, "passed": len(results)}
+
+
+def _keep_evidence(run: Run, basis: Basis, results: tuple[GateResult, ...], notes: tuple[str, ...]) -> None:
+    """The chained journal says the hash of the manifest: a bundle made anew does not match it."""
+    ended_at = run.box.clock.utc().isoformat(timespec="milliseconds")
+    name, digest = write_evidence(run.box.operations, run.operation, basis, results, ended_at, notes)
+    run.journal.append("note", text=f"evidence kept: {name}", evidence={name: digest})
+
+
+def _taken_up(kept: Mapping[str, GateResult]) -> tuple[str, ...]:
+    if not kept:
+        return ()
+    return (f"Taken up again after an interruption; results of the earlier process: {', '.join(kept)}.",)
 
 
 def _record(event: GateProgress | GateResult) -> dict[str, Any]:

@@ -99,6 +99,15 @@ def code(pick: random.Random) -> str:
     return f"{pick.choice(_LETTERS)}{pick.choice(_LETTERS)}-{pick.randrange(10000, 99999)}"
 
 
+def filler(pick: random.Random, sentences: int) -> list[str]:
+    """Sentences of notes that hold no code."""
+    return [
+        f"On {pick.choice(_DAYS)} the {pick.choice(_PEOPLE)} in {pick.choice(_CITIES)} "
+        f"counted {pick.randrange(11, 99)} {pick.choice(_THINGS)}."
+        for _ in range(sentences)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Haystack:
     """Notes of any length with one wanted code and three others that look like it.
@@ -119,11 +128,7 @@ class Haystack:
 
     def prompt(self, sentences: int) -> str:
         pick = random.Random(f"notes/{self.seed}")
-        notes = [
-            f"On {pick.choice(_DAYS)} the {pick.choice(_PEOPLE)} in {pick.choice(_CITIES)} "
-            f"counted {pick.randrange(11, 99)} {pick.choice(_THINGS)}."
-            for _ in range(sentences)
-        ]
+        notes = filler(pick, sentences)
         wanted, *others = [f"The access code of the {place} is {made}." for place, made in self._codes()]
         notes.insert(len(notes) * self.depth_pct // 100, wanted)
         for other in others:

@@ -15,7 +15,7 @@ from anvil_tui.core.chat import ChatAnswer, ToolCall
 from anvil_tui.core.gates import FailureClass
 from anvil_tui.core.tool_calls import decoded_arguments, no_duplicates
 
-Outcome = Literal["ok", "failed", "errored", "unsupported", "unverified"]
+Outcome = Literal["ok", "failed", "errored", "unsupported", "unverified", "cancelled"]
 
 _CLOSE = re.compile(r"</(?:\w+:)?think(?:ing)?>|\[/THINK\]", re.I)
 _OPEN = re.compile(r"<(?:\w+:)?think(?:ing)?>|\[THINK\]", re.I)
@@ -29,7 +29,9 @@ _SHOWN = 160
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`errored`: ours or the network's; `unsupported`: the engine says it cannot; `unverified`: no proof."""
+    """`errored`: ours or the network's; `unsupported`: the engine says it cannot; `unverified`: no proof;
+    `cancelled`: a long piece of work that was ended before it proved anything.
+    """
 
     outcome: Outcome
     failure: FailureClass | None = None

@@ -163,7 +163,7 @@ def judge(gate: Gate, findings: Sequence[Finding], elapsed_s: float) -> GateResu
         verdict = Verdict.FAILED
     elif "errored" in outcomes:
         verdict = Verdict.ERRORED
-    elif len(findings) < of:
+    elif len(findings) < of or "cancelled" in outcomes:
         verdict = Verdict.CANCELLED
     else:
         verdict = Verdict.UNSUPPORTED if "unsupported" in outcomes else Verdict.UNVERIFIED
@@ -180,7 +180,7 @@ def _reason(findings: Sequence[Finding], verdict: Verdict, passed: int, of: int)
     """`k/N` and the note that decided; a passed gate shows what its last repeat measured."""
     decides = {Verdict.FAILED: "failed", Verdict.PASSED: "ok"}.get(verdict, str(verdict))
     notes = [(n, f.judged) for n, f in enumerate(findings, 1) if f.judged.outcome == decides and f.judged.note]
-    if verdict is Verdict.CANCELLED:
+    if verdict is Verdict.CANCELLED and not notes:
         return f"{passed}/{of}, cancelled after {len(findings)}"
     if not notes:
         return f"{passed}/{of}"

@@ -18,12 +18,15 @@ P95_NEEDS = 59
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """`n` values by their order statistics (nearest rank). `p5` and `p95` are None below `P95_NEEDS` values."""
+    """`n` values by their order statistics (nearest rank). `p5` and `p95` are None below `P95_NEEDS` values.
+
+    `low` and `high` are None only in a historical row whose record gives the median alone.
+    """
 
     n: int
-    low: float
+    low: float | None
     p50: float
-    high: float
+    high: float | None
     p5: float | None = None
     p95: float | None = None
 
@@ -57,6 +60,7 @@ class LaneRow:
     a record does not say. `ttft_failed_p95_s` counts failures as infinitely late (None = infinite or too few).
     `aggregate_tok_s` is output tokens over the wall time of the lane, `steady_tok_s` over the window in which
     at least 90 % of the streams were in flight. `kv_peak` is a fraction; `*_peak` are the engine's own figures.
+    `label` names the row; `notes` are sentences without which it would be misread.
     """
 
     lane: str
@@ -87,7 +91,9 @@ class LaneRow:
     kv_peak: float | None = None
     running_peak: int | None = None
     waiting_peak: int | None = None
+    preempted: int | None = None
     wall_s: float | None = None
     instrument: Instrument | None = None
     source: str = "measured"
     missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from anvil_tui.core.answers import unequal
+from anvil_tui.core.command_rules import is_number
 from anvil_tui.core.verdicts import OK, Judged, check, shown
 
 _ABSENT = object()
-_LIMITS = frozenset({"min", "max"})
-
-
-def rule_problems(rules: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the rules of a gate, as sentences."""
-    return [f"json_expect.{path}: {why}" for path, rule in rules.items() if (why := _problem(path, rule))]
-
-
-def _problem(path: str, rule: Any) -> str:
-    if not path.strip("."):
-        return "the path is empty"
-    if not isinstance(rule, Mapping):
-        try:
-            json.dumps(rule)
-        except TypeError:
-            return f"{rule} is no JSON value; write it as text"
-        return ""
-    if not rule or set(rule) - _LIMITS:
-        return f"a table takes min and max, not {', '.join(sorted(set(rule) - _LIMITS)) or 'nothing'}"
-    if any(not _is_number(limit) for limit in rule.values()):
-        return "min and max are numbers"
-    return "min is more than max" if rule.get("min", -math.inf) > rule.get("max", math.inf) else ""
 
 
 def judge_result(result: Any, rules: Mapping[str, Any]) -> Judged:
@@ -54,7 +32,7 @@ def told(result: Any, rules: Mapping[str, Any]) -> str:
 def _broken(value: Any, rule: Any) -> str:
     if not isinstance(rule, Mapping):
         return f"is {shown(json.dumps(value))}, not {json.dumps(rule)}" if unequal(value, rule) else ""
-    if not _is_number(value):
+    if not is_number(value):
         return f"is {shown(json.dumps(value))}, which is no number"
     if "min" in rule and value < rule["min"]:
         return f"is {value:g}, less than {rule['min']:g}"
@@ -87,7 +65,3 @@ def last_json(text: str) -> Any:
             except ValueError:
                 continue
     raise ValueError("no line of the output is a JSON object")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -54,7 +54,7 @@ GATE_KEYS: Mapping[GateKind, frozenset[str]] = {
     "depth-sweep": _LANE | {"prompt_tokens"},
     "ladder": _LANE | {"streams", "prompt_tokens"},
     "endurance": _LANE | {"streams", "prompt_tokens"},
-    "prefix-cache": _LANE | {"streams", "prompt_tokens"},
+    "prefix-cache": (_LANE - {"prefix"}) | {"streams", "prompt_tokens"},
     "intelligence": _THINKS,
     "recall": _THINKS,
     "tool-use": _THINKS,
@@ -70,6 +70,9 @@ GATE_KEYS: Mapping[GateKind, frozenset[str]] = {
     "hashes": frozenset(),
 }
 """Keys that apply to a kind of gate, besides `COMMON`, which apply to all."""
+
+RETRIEVALS = ("needle", "pair", "distractor", "cross-link")
+"""What a context ladder asks for at each depth and position."""
 
 LANES: frozenset[GateKind] = frozenset({"capacity", "depth-sweep", "ladder", "endurance", "prefix-cache"})
 VISION: frozenset[GateKind] = frozenset(

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from anvil_tui.core.gate_kinds import COMMON, GATE_KEYS, LOOKS
+from anvil_tui.core.command_rules import command_problems
+from anvil_tui.core.gate_kinds import COMMON, GATE_KEYS, LOOKS, RETRIEVALS
 from anvil_tui.core.gate_kinds import GateKind as GateKind
 from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import NonNegative, Positive, Recipe, Slug, Table
@@ -87,6 +88,9 @@ class Gate(Table):
     prompt a needle stands, one position a repeat, in turn. `thinking` overrides the recipe's control.
     `routed` runs the requests through the gateway's private alias of the serve instead of its own port.
     `accept` names verdicts other than passed that this gate's own rule lets through.
+    A context ladder asks every retrieval at every position `repeat` times at each depth of `prompt_tokens`; k is
+    counted at each depth. A command's `env` names variables; `json_expect` is a dotted path into its JSON result
+    -> a value, or {min =, max =}.
     Lanes make one row for each of `streams` x `prompt_tokens`, of `requests` requests each; the rules `*_at_most`
     and `*_at_least` are compared with a row's medians.
     """
@@ -136,10 +140,17 @@ class Gate(Table):
         for key in sorted(self.model_fields_set - GATE_KEYS[self.kind] - COMMON):
             kinds = ", ".join(k for k, keys in GATE_KEYS.items() if key in keys)
             problems.append(f"{key} does not apply to kind {self.kind} (applies to: {kinds})")
-        if self.pass_at_least and self.pass_at_least > self.repeat:
-            problems.append(f"pass_at_least {self.pass_at_least} is more than repeat = {self.repeat}")
+        if self.pass_at_least and self.pass_at_least > self.most:
+            of = "repeat" if self.most == self.repeat else "questions at each depth"
+            problems.append(f"pass_at_least {self.pass_at_least} is more than {of} = {self.most}")
         if self.kind in ("needle", "needle-absent") and not self.prompt_tokens_at_least:
             problems.append("a needle needs prompt_tokens_at_least: without a floor it proves nothing")
+        if self.kind == "context-ladder" and not self.prompt_tokens:
+            problems.append("a context-ladder needs prompt_tokens: the depths to be asked at")
+        if self.kind == "command":
+            problems += command_problems(self.argv, self.env, self.json_expect, self.fixture_sha256)
+        if self.kind == "host-memory" and not (self.free_at_least_mib or self.swap_at_most_mib is not None):
+            problems.append("host-memory needs free_at_least_mib or swap_at_most_mib: no rule proves nothing")
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -147,7 +158,13 @@ class Gate(Table):
     @property
     def repeats(self) -> bool:
         """Whether the gate is made `repeat` times; any other is one piece of work with one finding."""
-        return "repeat" in GATE_KEYS[self.kind]
+        return "repeat" in GATE_KEYS[self.kind] and self.kind != "context-ladder"
+
+    @property
+    def most(self) -> int:
+        """What `pass_at_least` counts: the repeats; of a context ladder, the questions at each depth."""
+        ladder = self.kind == "context-ladder"
+        return self.repeat * (len(RETRIEVALS) * len(self.positions_pct) if ladder else 1)
 
     @property
     def generates(self) -> bool:

@@ -64,8 +64,8 @@ def query(pick: random.Random) -> CodingItem:
     )
     asked = (
         f"Given these SQLite tables:\n\n{_SCHEMA}\n\nWrite one SELECT that gives, for every shop in {cities[0]}, "
-        f"its name and the sum of the amounts of its sales of all goods except '{good}'. A shop without such sales "
-        f"has the sum 0. Order by the sum, largest first, then by name. {BLOCK} the query."
+        f"its name and the sum of the amounts of its sales of all goods except '{good}'. A shop without such "
+        f"sales has the sum 0. Order by the sum, largest first, then by name. {BLOCK} the query."
     )
 
     def check(sql: str, sandbox: Sandbox) -> str | None:
@@ -99,9 +99,9 @@ def pattern(pick: random.Random) -> CodingItem:
     )  # fmt: skip
     told = [f"{_NUMBERS[n]} {what}" for n, what, _ in groups]
     asked = (
-        f"Write a regular expression for Python's re.fullmatch that fits a serial number: exactly {told[0]} (ASCII),"
-        f" then {names[joint]}, then exactly {told[1]} (ASCII), and after that, optionally, {names[tail]} with "
-        f"exactly {told[2]} (ASCII). Nothing else may fit. {BLOCK} the regular expression, without quotes."
+        f"Write a regular expression for Python's re.fullmatch that fits a serial number: exactly {told[0]} "
+        f"(ASCII), then {names[joint]}, then exactly {told[1]} (ASCII), and after that, optionally, {names[tail]} "
+        f"with exactly {told[2]} (ASCII). Nothing else may fit. {BLOCK} the regular expression, without quotes."
     )
 
     def check(text: str, sandbox: Sandbox) -> str | None:

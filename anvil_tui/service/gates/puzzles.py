@@ -52,7 +52,7 @@ def _ride(pick: random.Random) -> Puzzle:
     end = start + legs * leg + (legs - 1) * stop
     asked = (
         f"A train leaves at {start // 60:02}:{start % 60:02}. It makes {legs} legs of {leg} minutes each, with a "
-        f"halt of {stop} minutes between two legs. When does it arrive? Give the time as HH:MM on the 24-hour clock."
+        f"halt of {stop} minutes between two legs. When does it arrive? Give the time as HH:MM, by 24 hours."
     )
     return Puzzle("time", asked, f"{end // 60 % 24:02}:{end % 60:02}")
 

@@ -124,7 +124,8 @@ def _fewest(stock: dict[str, int]) -> Stockroom:
     count = stock[source]
     asked = (
         f"Look at the {three[0]}, the {three[1]} and the {three[2]}. Move all crates of the one that holds the "
-        f"fewest to the {target}, then lock the emptied place. At the end say how many crates the {target} holds. {END}"
+        f"fewest to the {target}, then lock the emptied place. At the end say how many crates the {target} "
+        f"holds. {END}"
     )
     due: list[Write] = [
         ("move_crates", {"source": source, "target": target, "count": count}),

@@ -24,6 +24,8 @@ _CANNOT = re.compile(
     r"requires? (?:the )?--|not supported|unsupported|does not support|not implemented|enable-auto-tool-choice",
     re.I,
 )
+_GARBAGE = re.compile(r"<\|?/?tool|<<tool|<\||function=|\[TOOL_CALLS\]|\ufffd", re.I)
+_CALL_AS_TEXT = re.compile(_GARBAGE.pattern + r"|\"(?:arguments|parameters)\"\s*:", re.I)
 _SHOWN = 160
 
 
@@ -180,27 +182,49 @@ def _canonical(value: Any) -> str:
 def exact_calls(
     calls: Sequence[ToolCall], expected: Sequence[tuple[str, Mapping[str, Any]]], notes: Sequence[str] = ()
 ) -> str | None:
-    """Whether exactly those calls were made, each with exactly those arguments. Every call is looked at."""
+    """Whether exactly those calls were made, each with exactly those arguments. Every call is looked at.
+
+    What is wrong begins with its class: `malformed call` cannot be read, `wrong call` can and is another one.
+    """
     if len(calls) != len(expected):
-        return f"{len(calls)} tool calls, not {len(expected)}"
+        return f"wrong call: {len(calls)} tool calls, not {len(expected)}"
     for n, (call, (name, arguments)) in enumerate(zip(calls, expected, strict=True)):
+        if why := _unreadable(call.arguments):
+            return f"malformed call: call {n} to {shown(call.name)}: {why}"
         if call.name != name:
-            return f"call {n} is to {shown(call.name)}, not {name}"
-        if why := _arguments_differ(call.arguments, arguments):
-            return f"call {n} to {name}: {why}"
-    return "missing_tool_id: a call came without an id" if "missing_tool_id" in notes else None
+            return f"wrong call: call {n} is to {shown(call.name)}, not {name}"
+        if why := differs(decoded_arguments(call.arguments)[0], arguments):
+            return f"wrong call: call {n} to {name}: {why}"
+    return "malformed call: missing_tool_id: a call came without an id" if "missing_tool_id" in notes else None
 
 
-def _arguments_differ(text: str, expected: Mapping[str, Any]) -> str | None:
+def called(answer: ChatAnswer, expected: Sequence[tuple[str, Mapping[str, Any]]]) -> Judged:
+    """Whether the answer is exactly those calls: no call, a malformed, a wrong and the right one told apart."""
+    content = answer.content
+    if not answer.tool_calls:
+        as_text = _CALL_AS_TEXT.search(content)
+        what, said = ("malformed", "the call came as text:") if as_text else ("no", "it said")
+        note = f"{what} call: 0 tool calls, not {len(expected)}; {said} {shown(content)}"
+        return failed(FailureClass.TOOL_CALL, note)
+    if why := exact_calls(answer.tool_calls, expected, answer.notes):
+        return failed(FailureClass.TOOL_CALL, why)
+    if _GARBAGE.search(content):
+        note = f"malformed call: the call is right, but its markup is in the text, too: {shown(content)}"
+        return failed(FailureClass.TOOL_CALL, note)
+    if answer.finish_reason != "tool_calls":
+        note = f"the call is right, but the finish reason is {answer.finish_reason}"
+        return failed(FailureClass.FINISH_REASON, note)
+    return Judged("ok", None, "right call")
+
+
+def _unreadable(text: str) -> str | None:
     try:
         value, double = decoded_arguments(text)
     except ValueError as why:
         return f"arguments are no JSON ({why}): {shown(text)}"
     if double:
         return f"double_encoded_arguments: {shown(json.dumps(value))}"
-    if not isinstance(value, Mapping):
-        return f"arguments are no object: {shown(text)}"
-    return differs(value, expected)
+    return None if isinstance(value, Mapping) else f"arguments are no object: {shown(text)}"
 
 
 def identity(served: Sequence[str], context: int | None, name: str, aliases: Sequence[str], want: int) -> Judged:

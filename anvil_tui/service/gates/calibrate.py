@@ -11,7 +11,7 @@ from anvil_tui.core.chat import ChatAnswer
 from anvil_tui.core.gates import FailureClass, Gate, Observation
 from anvil_tui.core.verdicts import OK, Judged, failed
 from anvil_tui.service.gates import prompts
-from anvil_tui.service.gates.session import Finding, Session
+from anvil_tui.service.gates.session import Finding, Session, budgets
 
 AIM_OVER = 1.01
 TRIES = 4
@@ -35,6 +35,7 @@ class Scale:
 class Calibration:
     """`scale` None = the engine gave no count; `judged` says why. `observations` are the probes made now."""
 
+    kind: str
     scale: Scale | None
     judged: Judged
     observations: tuple[Observation, ...] = ()
@@ -66,8 +67,8 @@ def calibrate(
     with session.lock:
         known = session.memory.get(f"scale/{kind}")
         if isinstance(known, Scale):
-            return Calibration(known, OK)
-        found = _probe(session, gate, text_of, tokens, wrap, request)
+            return Calibration(kind, known, OK)
+        found = _probe(session, gate, text_of, kind, tokens, wrap, request)
         session.memory[f"scale/{kind}"] = found.scale
         return found
 
@@ -76,6 +77,7 @@ def _probe(
     session: Session,
     gate: Gate,
     text_of: Callable[[int], str],
+    kind: str,
     tokens: int,
     wrap: Callable[[str], Messages],
     request: dict[str, Any],
@@ -90,13 +92,13 @@ def _probe(
         )
         seen += [_calibration(o, units) for o in finding.observations]
         if answer.error or not answer.prompt_tokens:
-            return Calibration(None, finding.judged if answer.error else counted(OK, None), tuple(seen))
+            return Calibration(kind, None, finding.judged if answer.error else counted(OK, None), tuple(seen))
         counts.append(answer.prompt_tokens)
     each = (counts[1] - counts[0]) / (large - small)
     if each <= 0:
         why = f"the engine counts {counts[0]} tokens for a short prompt and {counts[1]} for a long one"
-        return Calibration(None, failed(FailureClass.CHECK, why), tuple(seen))
-    return Calibration(Scale(counts[0] - each * small, each), OK, tuple(seen))
+        return Calibration(kind, None, failed(FailureClass.CHECK, why), tuple(seen))
+    return Calibration(kind, Scale(counts[0] - each * small, each), OK, tuple(seen))
 
 
 def _calibration(seen: Observation, units: int) -> Observation:
@@ -120,7 +122,8 @@ Ask = Callable[[int], tuple[Finding, ChatAnswer]]
 def at_length(session: Session, gate: Gate, calibration: Calibration, room: int, ask: Ask) -> Finding:
     """One request whose prompt reaches the gate's floor by the engine's count, corrected until it does.
 
-    `ask(units)` sends it; `room` is the most prompt tokens that fit beside the answer.
+    `ask(units)` sends it; `room` is the most prompt tokens that fit beside the answer. A correction is remembered
+    for the session, too.
     """
     kept, scale = list(calibration.observations), calibration.scale
     if scale is None:
@@ -136,8 +139,16 @@ def at_length(session: Session, gate: Gate, calibration: Calibration, room: int,
         if missed is None:
             return Finding(counted(finding.judged, answer.prompt_tokens), tuple(kept))
         scale, note = scale.corrected(units, missed), finding.judged.note
+        with session.lock:
+            session.memory[f"scale/{calibration.kind}"] = scale
     why = f"after {TRIES} corrections no prompt of {floor:,} tokens came about; {note}"
     return Finding(Judged("errored", None, why), tuple(kept))
+
+
+def room_for(session: Session, gate: Gate) -> int:
+    """The most prompt tokens that fit beside the gate's answer."""
+    recipe = session.target.recipe
+    return recipe.envelope.context_tokens - (gate.completion_tokens or sum(budgets(gate, recipe)))
 
 
 def _missed(floor: int, answer: ChatAnswer, finding: Finding) -> int | None:

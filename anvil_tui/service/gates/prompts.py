@@ -11,6 +11,7 @@ from typing import Any
 Message = dict[str, Any]
 
 SMOKE_WORD = "pong"
+ABSENT = "absent"
 SMOKE = f"Reply with exactly the single word: {SMOKE_WORD}"
 
 _CITIES = ("Lisbon", "Oslo", "Nairobi", "Quito", "Osaka", "Tunis", "Perth", "Lima")
@@ -20,6 +21,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _PEOPLE = ("baker", "clerk", "pilot", "nurse", "mason", "tailor", "farmer", "printer")
 _THINGS = ("lanterns", "crates", "ropes", "kettles", "ledgers", "barrels", "maps", "wheels")
 _LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
+CODE = rf"[{_LETTERS}]{{2}}-\d{{5}}"
 
 
 def user(text: str) -> Message:
@@ -66,6 +68,86 @@ _THERMOSTAT = function_tool(
 )
 _WEATHER = function_tool("get_weather", "Get the weather forecast of a city", city={"type": "string"})
 _ORDER = function_tool("find_order", "Look up an order and its dispatch code", order_id={"type": "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCase:
+    """A reading in prose that only the schema turns into this object; `enums` are its allowed texts by key."""
+
+    messages: tuple[Message, ...]
+    response_format: Mapping[str, Any]
+    expected: Mapping[str, Any]
+    enums: Mapping[str, tuple[str, ...]]
+
+
+_MODES = ("eco", "comfort", "frost")
+
+
+def schema_case(seed: str) -> SchemaCase:
+    """The question names neither JSON nor a form: an engine that ignores the schema gets prose back."""
+    pick = random.Random(seed)
+    valves = sorted(pick.sample(range(2, 10), 2))
+    want = {
+        "room": pick.choice(_ROOMS), "celsius": pick.randrange(15, 27), "mode": pick.choice(_MODES),
+        "valves": valves,
+    }  # fmt: skip
+    asked = (
+        f"Write down this reading: room {want['room']}, celsius {want['celsius']}, mode {want['mode']}, "
+        f"valves {valves[0]} and {valves[1]}."
+    )
+    enums = {"room": _ROOMS, "mode": _MODES}
+    properties: dict[str, Any] = {key: {"type": "string", "enum": list(enums[key])} for key in enums}
+    properties |= {"celsius": {"type": "integer"}, "valves": {"type": "array", "items": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {key: properties[key] for key in want}, "required": list(want),
+              "additionalProperties": False}  # fmt: skip
+    form = {"type": "json_schema", "json_schema": {"name": "reading", "schema": schema, "strict": True}}
+    return SchemaCase((user(asked),), form, want, enums)
+
+
+@dataclass(frozen=True, slots=True)
+class StopCase:
+    """Counting, ended by the stop sequence: exactly the numbers `before` it are in the text."""
+
+    messages: tuple[Message, ...]
+    stop: str
+    before: tuple[str, ...]
+
+
+def stop_case(seed: str) -> StopCase:
+    last = random.Random(seed).randrange(4, 9)
+    asked = user("Count from 1 to 20, separated by commas.")
+    return StopCase((asked,), str(last + 1), tuple(str(n) for n in range(1, last + 1)))
+
+
+LONG_COUNT = "Count from 1 to 400, separated by commas."
+
+
+COUNT_ON = (
+    "The notes are only background. Count upwards from 1, one number a line, and go on until you are stopped."
+)
+
+
+def sum_case(seed: str) -> tuple[str, str]:
+    """(question, the whole right answer); two numbers that a little thought adds up."""
+    pick = random.Random(seed)
+    a, b = pick.randrange(112, 489), pick.randrange(112, 489)
+    return f"What is {a} + {b}? Reply with the number alone.", str(a + b)
+
+
+def notes(seed: str, sentences: int) -> list[str]:
+    """So many sentences of about 15 tokens that say nothing in particular, unlike those of any other seed."""
+    pick = random.Random(f"notes/{seed}")
+    return [
+        f"On {pick.choice(_DAYS)} the {pick.choice(_PEOPLE)} in {pick.choice(_CITIES)} "
+        f"counted {pick.randrange(11, 99)} {pick.choice(_THINGS)}."
+        for _ in range(sentences)
+    ]
+
+
+def log_book(seed: str, sentences: int) -> Message:
+    """A system message of any length, which the question after it does not need."""
+    text = f"You run the house. Its log book {seed} says:\n\n{' '.join(notes(seed, sentences))}"
+    return {"role": "system", "content": text}
 
 
 def tool_case(seed: str) -> ToolCase:
@@ -122,17 +204,34 @@ class Haystack:
     def code(self) -> str:
         return self._codes()[0][1]
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The codes of other places."""
+        return tuple(made for _, made in self._codes()[1:])
+
     def _codes(self) -> list[tuple[str, str]]:
         pick = random.Random(f"codes/{self.seed}")
         return [(place, code(pick)) for place in pick.sample(_PLACES, 4)]
 
     def prompt(self, sentences: int) -> str:
-        pick = random.Random(f"notes/{self.seed}")
-        notes = filler(pick, sentences)
-        wanted, *others = [f"The access code of the {place} is {made}." for place, made in self._codes()]
-        notes.insert(len(notes) * self.depth_pct // 100, wanted)
-        for other in others:
-            notes.insert(pick.randrange(len(notes) + 1), other)
         place = self._codes()[0][0]
-        asked = f"What is the access code of the {place}? Reply with the code alone."
-        return f"Notes {self.seed}.\n\n{' '.join(notes)}\n\n{asked}"
+        return self._text(
+            sentences, f"What is the access code of the {place}? Reply with the code alone.", wanted=True
+        )
+
+    def prompt_without(self, sentences: int) -> str:
+        """The same notes without the wanted code; the question agrees on the word for that."""
+        place = self._codes()[0][0]
+        asked = f"What is the access code of the {place}? Reply with the code alone"
+        asked += f", or with the word {ABSENT} if the notes do not give it."
+        return self._text(sentences, asked, wanted=False)
+
+    def _text(self, sentences: int, asked: str, *, wanted: bool) -> str:
+        pick = random.Random(f"codes at/{self.seed}")
+        text = notes(self.seed, sentences)
+        needle, *others = [f"The access code of the {place} is {made}." for place, made in self._codes()]
+        if wanted:
+            text.insert(len(text) * self.depth_pct // 100, needle)
+        for other in others:
+            text.insert(pick.randrange(len(text) + 1), other)
+        return f"Notes {self.seed}.\n\n{' '.join(text)}\n\n{asked}"

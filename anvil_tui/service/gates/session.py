@@ -199,7 +199,16 @@ class Session:
         judged = replace(judged, note=self.safe(judged.note + self._wait(answer)))
         self.note_memory()
         raw = {"sent_at": sent_at, "max_tokens": limit, "thinking": dict(control), "routed": gate.routed}
+        raw |= {"stream": made.stream, "route": made.route}
         return Finding(judged, (self._observation(n, judged, answer, raw),)), answer
+
+    def ask_both(self, gate: Gate, n: int, check: Callable[[ChatAnswer], Judged], **request: Any) -> Finding:
+        """The same request whole and streamed; the first that is not good decides, and ends it."""
+        first, _ = self.ask(gate, n, check, **request)
+        if not first.judged.ok:
+            return first
+        second, _ = self.ask(gate, n, check, stream=True, **request)
+        return Finding(second.judged, (*first.observations, *second.observations))
 
     def _came_from_the_slot(self, answer: ChatAnswer) -> Judged:
         slot = (self.target.routed_url or "").rsplit("/@", 1)[-1]

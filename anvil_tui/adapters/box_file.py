@@ -1,4 +1,4 @@
-"""`state/box.json`: what serves were made, who holds each role, the ladder back; and `state/recipes/`."""
+"""`state/box.json`: what serves were made, who holds each role, the ladder back; `state/recipes/`; the ledgers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from anvil_tui.adapters.files import write_atomic
+from anvil_tui.adapters.ledger import Ledger
 from anvil_tui.core.errors import BadFile
+from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 
 SCHEMA = "anvil.box/1"
@@ -24,6 +27,8 @@ class BoxFile:
     def __init__(self, state: Path) -> None:
         self._path, self._recipes = state / "box.json", state / "recipes"
         self._kept: dict[str, Recipe] = {}
+        self._waivers = Ledger(state / "waivers.ndjson", Waiver)
+        self._loads = Ledger(state / "loads.ndjson", MeasuredLoad, lambda load: load.operation)
 
     def read(self) -> BoxRecord:
         try:
@@ -43,6 +48,18 @@ class BoxFile:
         if self._path.exists():
             write_atomic(self._path.with_name(self._path.name + ".last"), self._path.read_bytes())
         write_record(self._path, record)
+
+    def waivers(self) -> tuple[Waiver, ...]:
+        return self._waivers.read()
+
+    def waive(self, waiver: Waiver) -> None:
+        self._waivers.append(waiver)
+
+    def loads(self) -> tuple[MeasuredLoad, ...]:
+        return self._loads.read()
+
+    def keep_load(self, load: MeasuredLoad) -> None:
+        self._loads.append(load)
 
     def keep_recipe(self, recipe: Recipe) -> None:
         path = self._recipes / f"{recipe.digest()}.json"

@@ -14,6 +14,7 @@ from anvil_tui.core.gates import Suite
 from anvil_tui.core.gpus import resolve_gpus
 from anvil_tui.core.plan import Intent, Plan, Step
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.screening import Ground, warnings_for
 from anvil_tui.core.vram import fit, free_mib, gpus_free
 from anvil_tui.core.workspace import Role
 from anvil_tui.core.world import ServeRecord
@@ -153,11 +154,23 @@ class Draft:
         for why in too_small(snapshot, wanted, recipe.gpus.need_free_mib):
             self.refuse(f"{recipe.id} can never start here: {why}")
         self.memory = memory_text(snapshot, wanted)
+        self.screened(recipe, snapshot, alone=bool(gone))
         if not gone:
             for why in gpus_free(snapshot, wanted, 0) if recipe.exclusive else ():
                 self.refuse(why)
             for why in fit(self.facts.gpus, wanted, recipe.gpus.need_free_mib).reasons:
                 self.refuse(why)
+
+    def screened(self, recipe: Recipe, snapshot: GpuSnapshot, *, alone: bool) -> None:
+        """What is known of the recipe's need against each card. A way back is never refused by arithmetic."""
+        facts = self.facts
+        ground = Ground(facts.workspace, snapshot, facts.today, facts.loads, facts.waivers)
+        refusals, warnings = warnings_for(recipe, ground, alone=alone)
+        if self.intent.verb == "rollback":
+            refusals, warnings = [], refusals + warnings
+        self.warnings += warnings
+        for why in refusals:
+            self.refuse(why)
 
     # steps
 

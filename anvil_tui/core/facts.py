@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
 from anvil_tui.core.box import Container, Gateway, GpuSnapshot
 from anvil_tui.core.errors import NotFound, Refused
 from anvil_tui.core.gates import Suite
+from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.workspace import Role, Workspace
 from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord
 
@@ -31,6 +34,9 @@ class Facts:
     stored: Mapping[str, Recipe] = field(default_factory=dict)
     gpus: Reading[GpuSnapshot] = Reading.unknown("not read", "nvml")
     unfinished: str = ""
+    waivers: tuple[Waiver, ...] = ()
+    loads: tuple[MeasuredLoad, ...] = ()
+    today: date = date.min
 
     def recipe(self, recipe_id: str) -> Recipe:
         if recipe_id in self.recipes:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from anvil_tui.core.journal import OperationView, Record, RecordKind
+from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, Lease
 
 
@@ -20,12 +22,18 @@ class Journal(Protocol):
 
 
 class BoxStore(Protocol):
-    """`state/box.json` and the recipes, by digest, that made its serves."""
+    """`state/box.json`, the recipes, by digest, that made its serves, and two records that only grow."""
 
     def read(self) -> BoxRecord: ...
     def write(self, record: BoxRecord) -> None: ...
     def keep_recipe(self, recipe: Recipe) -> None: ...
     def kept_recipes(self) -> Mapping[str, Recipe]: ...
+    def waivers(self) -> tuple[Waiver, ...]: ...
+    def waive(self, waiver: Waiver) -> None: ...
+    def loads(self) -> tuple[MeasuredLoad, ...]:
+        """Oldest first; one for each operation."""
+
+    def keep_load(self, load: MeasuredLoad) -> None: ...
 
 
 class OperationStore(Protocol):

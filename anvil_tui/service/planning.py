@@ -38,6 +38,9 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
         gateway=box.gateway.snapshot(),
         gpus=first_reading(box) if needed else Reading.unknown("no recipe needs a GPU"),
         unfinished=open_ones[-1] if open_ones else "",
+        waivers=box.store.waivers(),
+        loads=box.store.loads(),
+        today=box.clock.utc().date(),
     )
 
 
@@ -74,4 +77,5 @@ def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str)
         routed_key=box.client_key(),
         reserve_mib=box.workspace.policies.reserve_mib,
         aliases=role.aliases if role else (),
+        waivers=box.store.waivers(),
     )

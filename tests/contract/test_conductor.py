@@ -20,6 +20,7 @@ from anvil_tui.core.errors import NotFound
 from anvil_tui.core.gates import FailureClass, Gate, GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind, Recipe
+from anvil_tui.core.waivers import Waiver
 from anvil_tui.ports import LogLine
 from anvil_tui.service.gates import operational
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
@@ -64,8 +65,10 @@ class Box:
     engine: Engine = field(
         default_factory=lambda: Engine("vllm", "ready", served=("served",), context_tokens=4096)
     )
-    free_mib: int | None = 4000
+    free_mib: Any = 4000
     gpu_state: Any = "ok"
+    bus_id: str | None = None
+    ecc: Any = None
 
     def inspect(self, container_id: str) -> Container:
         if self.container is None:
@@ -76,13 +79,23 @@ class Box:
         return tuple(self.lines)
 
 
+def told(value: Any) -> Any:
+    """A value, or the next of a list, whose last is told for ever."""
+    if not isinstance(value, list):
+        return value
+    return value.pop(0) if len(value) > 1 else value[0]
+
+
 @dataclass
 class Gpus:
     box: Box
 
     def read(self) -> Reading[GpuSnapshot]:
-        free = self.box.free_mib
-        gpu = Gpu(0, GPU, state=self.box.gpu_state, free_bytes=None if free is None else free * MIB)
+        free, ecc = told(self.box.free_mib), told(self.box.ecc)
+        gpu = Gpu(
+            0, GPU, state=self.box.gpu_state, free_bytes=None if free is None else free * MIB,
+            bus_id=self.box.bus_id, ecc_uncorrected=ecc,
+        )  # fmt: skip
         return Reading.known(GpuSnapshot("1", (gpu,)), time.monotonic(), "test")
 
 
@@ -473,7 +486,28 @@ def test_the_reserve_counts_lazy_allocation_and_a_waiver_changes_only_the_class(
     box = Box(free_mib=3351)
     *_, after = bench(allocates(box), box).run(gates, recipe(**waived))
     assert after.verdict is Verdict.PASSED
-    assert "2,101 MiB free" in after.reason and "waived on 2026-09-02, this GPU pair" in after.reason
+    assert "2,101 MiB free" in after.reason and "waived on 2026-09-02, model-only" in after.reason
+
+
+@pytest.mark.parametrize(
+    ("reserve_mib", "gpu", "until", "verdict"),
+    [
+        pytest.param(2048, GPU, "", Verdict.PASSED, id="in-force"),
+        pytest.param(2200, GPU, "", Verdict.FAILED, id="reserve-that-it-leaves"),
+        pytest.param(0, "GPU-2", "", Verdict.FAILED, id="other-gpu"),
+        pytest.param(0, GPU, "2020-01-31", Verdict.FAILED, id="expired"),
+    ],
+)
+def test_a_recorded_waiver_counts_on_its_gpus_until_its_day(
+    bench: Callable[..., Bench], reserve_mib: int, gpu: str, until: str, verdict: Verdict
+) -> None:
+    """2,101 MiB are free, 3,072 are the standing reserve."""
+    waiver = Waiver("2026-09-02T10:00:00+00:00", "r", (gpu,), 3072, reserve_mib, "model-only pair", until=until)
+    what = suite({"kind": "reserve", "id": "idle"})
+    (got,) = bench(good, Box(free_mib=2101)).run(what, recipe(**GPU_RECIPE), waivers=(waiver,))
+    assert got.verdict is verdict
+    assert got.observations[0].raw["free_mib"] == {GPU: 2101}
+    assert ("waived on 2026-09-02, model-only pair" in got.reason) is (verdict is Verdict.PASSED)
 
 
 def test_a_reserve_that_cannot_be_read_is_no_shortfall(bench: Callable[..., Bench]) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from anvil_tui.core.feasibility import ORDER, Behaviour, Card, Need, Screen, by_waiver, compared, screen
+from anvil_tui.core.feasibility import ORDER, Screen, by_waiver, compared, screen
+from anvil_tui.core.heaps import Behaviour, Card, Need
 from anvil_tui.core.quantity import Amount, Feasibility, Quantity, Standing, exactly, product, total, unknown
 
 MIB = 1_048_576
@@ -41,7 +42,7 @@ class TestArithmetic:
         assert "GPU 1 has 7,900 MiB, short by at least 5,412 MiB" in got.why
 
     def test_every_term_of_the_need(self) -> None:
-        """100 + 3 x 7 + 2,000 tokens x 1.5 x 0.01 MiB = 151 MiB; 200 MiB less 9 held leave 40, less 10 reserve 30."""
+        """100 + 3 x 7 + 2,000 tokens x 1.5 x 0.01 MiB = 151 MiB; 200 less 9 held leave 40, less 10 reserve 30."""
         asked = need(
             mib("weights", 100), tokens=2000, c=3, per_sequence=(mib("state", 7),),
             per_token=(mib("kv", 0.01),), multiplier=exactly("KV multiplier", 1.5),
@@ -187,7 +188,7 @@ class TestSeeds:
         assert heap.max_tokens[0] == pytest.approx(5_050_100, abs=500)
 
     def test_sequences_of_the_499k(self) -> None:
-        """C1 left 2,347 MiB, C4 49: three more sequences cost 2,298, one 766. C4 is short of the reserve by 3,023."""
+        """C1 left 2,347 MiB, C4 49: three more sequences cost 2,298, one 766. C4 is 3,023 short of the reserve."""
         kv = Amount("kv", 9827, 9886, "estimated", "differences of the records")
         state = mib("state", 766)
         # What one sequence and 499,712 tokens leave beside everything else: 97,887 - 2,347 = 95,540 in all.

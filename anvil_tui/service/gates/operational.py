@@ -12,6 +12,7 @@ from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import OK, Judged, failed, shown
+from anvil_tui.core.waivers import in_force, waiver_text
 from anvil_tui.ports import LogLine
 from anvil_tui.service.gates import prompts
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session
@@ -139,9 +140,12 @@ def reserve(session: Session, gate: Gate, n: int) -> Finding:
     note = f"{judged_by[short]:,} MiB free on {short}, reserve {need:,} MiB, {gate.when}"
     if judged_by[short] >= need:
         return _finding(Judged("ok", None, note), **raw)
-    if recipe.reserve.waived_on:
-        scope = f", {recipe.reserve.waiver_scope}" if recipe.reserve.waiver_scope else ""
-        return _finding(Judged("ok", None, f"{note}: short, waived on {recipe.reserve.waived_on}{scope}"), **raw)
+    waiver = in_force(
+        recipe, tuple(free), session.target.waivers, session.clock.utc().date(), session.target.reserve_mib
+    )
+    if waiver and judged_by[short] >= waiver.reserve_mib:
+        raw["waiver"] = waiver_text(waiver)
+        return _finding(Judged("ok", None, f"{note}: short, waived on {waiver.at[:10]}, {waiver.reason}"), **raw)
     return _finding(failed(FailureClass.CHECK, f"{note}: short by {need - judged_by[short]:,} MiB"), **raw)
 
 

@@ -17,6 +17,7 @@ from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.redact import redact
 from anvil_tui.core.verdicts import OK, Judged, delivered, failed
+from anvil_tui.core.waivers import Waiver
 from anvil_tui.ports import (
     ChatClient,
     Clock,
@@ -48,6 +49,7 @@ class GateTarget:
     routed_key: str | None = None
     reserve_mib: int = 0
     aliases: tuple[str, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
 
     @property
     def port(self) -> int:

@@ -75,6 +75,9 @@ RETRIEVALS = ("needle", "pair", "distractor", "cross-link")
 """What a context ladder asks for at each depth and position."""
 
 LANES: frozenset[GateKind] = frozenset({"capacity", "depth-sweep", "ladder", "endurance", "prefix-cache"})
+DEEP: frozenset[GateKind] = (LANES - {"depth-sweep"}) | {"context-ladder"}
+"""Kinds that must name their depths; a depth sweep without them goes to the end of the recipe's context."""
+
 VISION: frozenset[GateKind] = frozenset(
     {"image", "ocr", "multi-image", "image-limit", "image-large", "vision-corpus", "video-refused"}
 )

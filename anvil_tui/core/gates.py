@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from anvil_tui.core.command_rules import command_problems
-from anvil_tui.core.gate_kinds import COMMON, GATE_KEYS, LOOKS, RETRIEVALS
+from anvil_tui.core.gate_kinds import COMMON, DEEP, GATE_KEYS, LOOKS, RETRIEVALS
 from anvil_tui.core.gate_kinds import GateKind as GateKind
 from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import NonNegative, Positive, Recipe, Slug, Table
@@ -145,8 +145,8 @@ class Gate(Table):
             problems.append(f"pass_at_least {self.pass_at_least} is more than {of} = {self.most}")
         if self.kind in ("needle", "needle-absent") and not self.prompt_tokens_at_least:
             problems.append("a needle needs prompt_tokens_at_least: without a floor it proves nothing")
-        if self.kind == "context-ladder" and not self.prompt_tokens:
-            problems.append("a context-ladder needs prompt_tokens: the depths to be asked at")
+        if self.kind in DEEP and not self.prompt_tokens:
+            problems.append(f"a gate of kind {self.kind} needs prompt_tokens: the depths to be asked at")
         if self.kind == "command":
             problems += command_problems(self.argv, self.env, self.json_expect, self.fixture_sha256)
         if self.kind == "host-memory" and not (self.free_at_least_mib or self.swap_at_most_mib is not None):

@@ -10,7 +10,7 @@ from typing import Any
 from anvil_tui.core.command_rules import GIVEN, filled, named
 from anvil_tui.core.expect import judge_result, last_json, told
 from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
-from anvil_tui.core.redact import redact_argv
+from anvil_tui.core.redact import redact_argv, redact_values
 from anvil_tui.core.verdicts import OK, Judged, failed, shown
 from anvil_tui.ports import Command, CommandRun
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session
@@ -112,7 +112,9 @@ def _observation(
     if result is not _NONE:
         whole = len(json.dumps(result)) <= MAX_RESULT_KEPT
         raw["result"] = (
-            result if whole else f"larger than {MAX_RESULT_KEPT:,} bytes: {told(result, gate.json_expect)}"
+            redact_values(result, session.safe)
+            if whole
+            else f"larger than {MAX_RESULT_KEPT:,} bytes: {told(result, gate.json_expect)}"
         )
     excerpt = raw["stderr_tail"] or raw["stdout_tail"]
     return Observation(n, judged.ok, judged.failure, judged.note, e2e_s=ran.elapsed_s, excerpt=excerpt, raw=raw)

@@ -55,6 +55,10 @@ class GateTarget:
     def port(self) -> int:
         return urlsplit(self.base_url).port or 0
 
+    def way(self, routed: bool) -> tuple[str, str | None]:
+        """(base URL, key) of its own port, or of its private way through the gateway."""
+        return (self.routed_url or "", self.routed_key) if routed else (self.base_url, self.api_key)
+
     @property
     def reserve_needed_mib(self) -> int:
         return self.recipe.reserve.needed_mib(self.reserve_mib)
@@ -184,15 +188,13 @@ class Session:
         control = thinking_control(recipe.engine, thinking_wanted(gate, recipe), request.get("route", "chat"))
         extra = {**control, **request.pop("extra", {})}
         made = ChatRequest(recipe.served_name, max_tokens=limit, extra=extra, **request)
-        url, key = (
-            (target.routed_url or "", target.routed_key) if gate.routed else (target.base_url, target.api_key)
-        )
+        url, key = target.way(gate.routed)
         sent_at = self.clock.utc().isoformat()
         answer = self.parts.chat.chat(url, made, api_key=key, timeout_s=gate.timeout_s)
         off = thinking_wanted(gate, recipe) == "off" and bool(control)
         judged = OK if partial else delivered(answer, limit, thinking_off=off)
         if judged.ok and gate.routed and answer.status in (200, 400, 422):
-            judged = self._came_from_the_slot(answer)
+            judged = self.came_from_the_slot(answer)
         judged = check(answer) if judged.ok else judged
         if judged.ok and not answer.error:
             proven = thought(gate, recipe, control, answer)
@@ -212,7 +214,8 @@ class Session:
         second, _ = self.ask(gate, n, check, stream=True, **request)
         return Finding(second.judged, (*first.observations, *second.observations))
 
-    def _came_from_the_slot(self, answer: ChatAnswer) -> Judged:
+    def came_from_the_slot(self, answer: ChatAnswer) -> Judged:
+        """Whether a routed answer came from the serve under test, by the header that the gateway puts on it."""
         slot = (self.target.routed_url or "").rsplit("/@", 1)[-1]
         by = answer.headers.get("x-anvil-backend", "")
         if by == slot:

@@ -13,12 +13,13 @@ from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged
 from anvil_tui.service.gates.functional import FUNCTIONAL
+from anvil_tui.service.gates.lanes import LANES
 from anvil_tui.service.gates.operational import OPERATIONAL, log_meanwhile
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session, budgets
 
 __all__ = ["Conductor", "GateTarget", "suite_passed"]
 
-CATALOGUE: Mapping[GateKind, GateWork] = {**FUNCTIONAL, **OPERATIONAL}
+CATALOGUE: Mapping[GateKind, GateWork] = {**FUNCTIONAL, **LANES, **OPERATIONAL}
 
 OnEvent = Callable[[GateProgress | GateResult], None]
 

@@ -79,7 +79,7 @@ class OpenAIClient:
         """One request to its route under BASE_URL. Never raises: `ChatAnswer.error` says what went wrong."""
         began = self._now()
         try:
-            url, key = _endpoint(base_url), _header_safe(api_key)
+            url, key = endpoint(base_url), header_safe(api_key)
         except ValueError as why:
             return ChatAnswer(None, error="unreachable", error_message=f"{base_url}: {why}")
         body = json.dumps(request_body(request)).encode()
@@ -133,15 +133,15 @@ class OpenAIClient:
         try:
             whole = response.read(cap)
         except TimeoutError as why:
-            return replace(_cut(status, "deadline", _reason(why)), error="timeout")
+            return replace(cut(status, "deadline", _reason(why)), error="timeout")
         except http.client.IncompleteRead as why:
-            return _cut(status, "eof", "the message ended inside a chunk", why.partial)
+            return cut(status, "eof", "the message ended inside a chunk", why.partial)
         except _BROKEN as why:
-            return _cut(status, "reset", _reason(why))
+            return cut(status, "reset", _reason(why))
         if status == 200 and response.length:
             long = len(whole) == cap
             why_cut = f"the message is longer than {cap} bytes" if long else "the message ended before its length"
-            return _cut(status, "too_large" if long else "eof", why_cut, whole)
+            return cut(status, "too_large" if long else "eof", why_cut, whole)
         return message_answer(status, kind, whole, sent_bytes, sock.read_at_s - sent, route.shape)
 
     def _stream(
@@ -172,7 +172,7 @@ class OpenAIClient:
         return replace(answer, notes=(*answer.notes, "invalid_utf8")) if decoder.replaced else answer
 
 
-def _endpoint(base_url: str) -> SplitResult:
+def endpoint(base_url: str) -> SplitResult:
     """Raises ValueError, also for a port that is no number."""
     url = urlsplit(base_url)
     if url.scheme != "http" or not url.hostname or url.port == 0:
@@ -180,7 +180,7 @@ def _endpoint(base_url: str) -> SplitResult:
     return url
 
 
-def _header_safe(api_key: str | None) -> str | None:
+def header_safe(api_key: str | None) -> str | None:
     """Raises ValueError without repeating the key."""
     if api_key and not (api_key.isascii() and api_key.isprintable()):
         raise ValueError("the API key holds characters that no header can carry")
@@ -207,7 +207,8 @@ def _no_answer(why: Exception) -> ChatAnswer:
     )
 
 
-def _cut(status: int, code: str, message: str, partial: bytes = b"") -> ChatAnswer:
+def cut(status: int, code: str, message: str, partial: bytes = b"") -> ChatAnswer:
+    """A message that broke off; `partial` is what came of it."""
     excerpt = partial[:KEPT_RAW].decode(errors="replace")
     return ChatAnswer(status, error="truncated", error_code=code, error_message=message, raw_excerpt=excerpt)
 

@@ -14,6 +14,7 @@ import docker.errors
 from docker.types import DeviceRequest, Healthcheck, Mount
 
 from anvil_tui.adapters import docker_shape as shape
+from anvil_tui.adapters.docker_files import file_sha256
 from anvil_tui.adapters.docker_link import DockerLink, as_object, daemon_text
 from anvil_tui.adapters.docker_logs import LogFollow, tail_lines
 from anvil_tui.core.box import MIB, Container, Daemon
@@ -108,6 +109,10 @@ class DockerReader:
     def follow(self, container_id: str, *, since: str | None = None) -> LogFollow:
         """Lines after the stamp `since` (all lines when None) until the container ends or `close` is called."""
         return LogFollow(self._link, container_id, since)
+
+    def sha256(self, container_id: str, path: str, timeout_s: float) -> str:
+        """Hash of one file as the container sees it, streamed by the daemon; `timeout_s` bounds all of it."""
+        return file_sha256(self._link, container_id, path, timeout_s)
 
     def daemon(self) -> Daemon:
         with self._link.asking("version"):

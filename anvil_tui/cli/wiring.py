@@ -9,14 +9,18 @@ from pathlib import Path
 
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.clock import SystemClock
+from anvil_tui.adapters.command_runner import ChildCommands
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
 from anvil_tui.adapters.host import host_reader
+from anvil_tui.adapters.host_inspect import host_inspector
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
+from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.openai_client import OpenAIClient
+from anvil_tui.adapters.sandbox import ChildSandbox
 from anvil_tui.adapters.secrets import resolve
 from anvil_tui.adapters.toml_files import load_recipes, load_suites, load_workspace
 from anvil_tui.core.errors import AnvilError, BadFile
@@ -58,6 +62,7 @@ def open_box(directory: Path) -> Box:
     hide: Callable[[str], str] = lambda text: redact(text, known(keys))  # noqa: E731
     containers = DockerReader(workspace.containers.url, workspace.containers.timeout_s)
     engines, chat = HttpEngineReader(clock), OpenAIClient(clock.monotonic_s)
+    inspector = host_inspector(workspace.containers.url, directory, clock)
     gpus = ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock)
     return Box(
         directory=str(directory),
@@ -69,7 +74,18 @@ def open_box(directory: Path) -> Box:
         gpus=gpus,
         host=host_reader(workspace.containers.url, directory, clock),
         chat=chat,
-        conductor=Conductor(GateParts(chat, engines, containers, gpus, clock)),
+        conductor=Conductor(
+            GateParts(
+                chat,
+                engines,
+                containers,
+                gpus,
+                clock,
+                inspector,
+                commands=ChildCommands(directory),
+                sandbox=ChildSandbox(),
+            )
+        ),
         store=BoxFile(state),
         operations=OperationFolders(state / "operations", hide),
         lease=FileLease(state / "lease"),

@@ -87,6 +87,28 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedFile:
+    """A file of /dev/shm: size in bytes, epoch seconds of its last write, processes that map or hold it open.
+
+    `users` None = nobody was found, but not every process may be looked at.
+    """
+
+    name: str
+    bytes: int
+    written_at: float
+    users: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupMemory:
+    """Bytes since the group was made. `limit` None = no limit; `met` = how often the limit was reached."""
+
+    peak: int
+    limit: int | None
+    met: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class GpuGrant:
     """The GPUs a container was given, and how.
 

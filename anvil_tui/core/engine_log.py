@@ -185,6 +185,12 @@ def _find(kind: EngineKind, line: str) -> _Sign | None:
     return next((s for s in _SIGNS if (not s.kinds or kind in s.kinds) and s.pattern.search(line)), None)
 
 
+def signature(kind: EngineKind, line: str) -> str:
+    """The stable name of what a line says, "" for a line that no signature knows."""
+    sign = _find(kind, line)
+    return sign.name if sign else ""
+
+
 def classify(kind: EngineKind, line: str) -> LineClass:
     """How much one line matters. A `Traceback` by itself is unknown: a bad request prints one, too."""
     sign = _find(kind, line)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from anvil_tui.core.box import Container, Daemon, Engine, Gateway, GpuSnapshot, Host
+from anvil_tui.core.box import CgroupMemory, Container, Daemon, Engine, Gateway, GpuSnapshot, Host, SharedFile
 from anvil_tui.core.chat import ChatAnswer as ChatAnswer
 from anvil_tui.core.chat import ChatRequest as ChatRequest
 from anvil_tui.core.chat import ToolCall as ToolCall
+from anvil_tui.core.corpus import Corpus, MediaFile
 from anvil_tui.core.lanes import Instrument
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
@@ -36,6 +37,18 @@ class GpuReader(Protocol):
 
 class HostReader(Protocol):
     def read(self) -> Reading[Host]: ...
+
+
+class HostInspector(HostReader, Protocol):
+    """What gates look at on the machine itself. Unknown where this user may not look; nothing raises."""
+
+    def shared_files(self, pid: int | None) -> Reading[tuple[SharedFile, ...]]:
+        """Files of /dev/shm as process `pid` sees it; None = the host's own."""
+
+    def kernel_lines(self, since_s: float) -> Reading[tuple[str, ...]]:
+        """Kernel log since a monotonic second."""
+
+    def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,9 @@ class ContainerReader(Protocol):
 
     def daemon(self) -> Daemon:
         """Which container engine this is, and on which kernel."""
+
+    def sha256(self, container_id: str, path: str, timeout_s: float) -> str:
+        """Hash of one file as the container sees it. NotFound without it; EffectFailed when it takes longer."""
 
     def logs(self, container_id: str, *, tail: int = 2000) -> tuple[LogLine, ...]: ...
 
@@ -200,6 +216,14 @@ class Command:
     env: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)
     fixtures: Mapping[str, str] = field(default_factory=dict)
+
+
+class MediaReader(Protocol):
+    def corpus(self) -> Corpus:
+        """The pictures of the workspace and what is asked about them. BadFile when there are none."""
+
+    def read(self, file: MediaFile) -> bytes:
+        """Exactly the bytes that the corpus lists; BadFile that names the file when they are missing or changed."""
 
 
 @dataclass(frozen=True, slots=True)

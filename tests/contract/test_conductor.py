@@ -69,6 +69,7 @@ class Box:
     gpu_state: Any = "ok"
     bus_id: str | None = None
     ecc: Any = None
+    gpu_reads: int = 0
 
     def inspect(self, container_id: str) -> Container:
         if self.container is None:
@@ -91,6 +92,7 @@ class Gpus:
     box: Box
 
     def read(self) -> Reading[GpuSnapshot]:
+        self.box.gpu_reads += 1
         free, ecc = told(self.box.free_mib), told(self.box.ecc)
         gpu = Gpu(
             0, GPU, state=self.box.gpu_state, free_bytes=None if free is None else free * MIB,

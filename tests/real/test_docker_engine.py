@@ -6,6 +6,7 @@ reference), `models_dir` (holds SmolLM2).
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 import uuid
@@ -75,6 +76,19 @@ def test_life_of_a_serve(box: Box) -> None:
         box.reader.inspect(container_id)
     with pytest.raises(NotFound):
         box.control.stop(container_id, 1)
+
+
+def test_a_file_is_hashed_as_the_container_sees_it(box: Box, models_dir: Path) -> None:
+    """Of a mount and of the image itself, without starting anything; a folder is no file."""
+    made = box.create(box.spec(("--version",)))
+    weights = hashlib.sha256((models_dir / MODEL.rpartition("/")[2]).read_bytes()).hexdigest()
+    assert box.reader.sha256(made, MODEL, 60) == weights
+    assert len(box.reader.sha256(made, "/usr/bin/llama-server", 60)) == 64, "a link is followed"
+    for path, says in (("/no/such/file", "no such file|Could not find"), ("/usr", "is no file")):
+        with pytest.raises(NotFound, match=says):
+            box.reader.sha256(made, path, 60)
+    with pytest.raises(EffectFailed, match="not read within 0 s"):
+        box.reader.sha256(made, MODEL, 0)
 
 
 def test_create_is_keyed_by_its_labels(box: Box) -> None:

@@ -7,19 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
 
+from anvil_tui.core.bounds import proven
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged
+from anvil_tui.service.gates.command import COMMAND
 from anvil_tui.service.gates.functional import FUNCTIONAL
+from anvil_tui.service.gates.housekeeping import HOUSEKEEPING, watched
 from anvil_tui.service.gates.lanes import LANES
 from anvil_tui.service.gates.operational import OPERATIONAL, log_meanwhile
+from anvil_tui.service.gates.quality import QUALITY
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session, budgets
+from anvil_tui.service.gates.vision import VISION
 
 __all__ = ["Conductor", "GateTarget", "suite_passed"]
 
-CATALOGUE: Mapping[GateKind, GateWork] = {**FUNCTIONAL, **LANES, **OPERATIONAL}
+CATALOGUE: Mapping[GateKind, GateWork] = {**FUNCTIONAL, **VISION, **LANES, **QUALITY, **COMMAND, **OPERATIONAL, **HOUSEKEEPING}
 
 OnEvent = Callable[[GateProgress | GateResult], None]
 
@@ -48,7 +53,7 @@ class Conductor:
             return f"this version does not know how to run kind {gate.kind}"
         if gate.routed and not target.routed_url:
             return "there is no way through the gateway to this serve"
-        if gate.repeats and gate.generates:
+        if gate.repeats and gate.generates and gate.kind != "command":
             need, limit = gate.prompt_tokens_at_least + sum(budgets(gate, recipe)), recipe.envelope.context_tokens
             if need > limit:
                 return f"prompt floor and budgets need {need:,} tokens, the recipe's context is {limit:,}"
@@ -81,18 +86,18 @@ class Conductor:
         cannot = self._cannot(suite, target)
         session = self._session(target, cancelled)
         results: list[GateResult] = []
-        for gate in suite.gates:
-            began = self._clock.monotonic_s()
-            if kept and gate.id in kept:
-                result = kept[gate.id]
-            elif cancelled():
-                result = _result(gate, Verdict.CANCELLED, "cancelled before it ran")
-            elif gate.id in cannot:
-                result = _result(gate, Verdict.UNRUNNABLE, cannot[gate.id])
-            else:
-                result = self._gate(session, gate, on_event, began)
-            results.append(result)
-            on_event(result)
+        with watched(session):
+            for gate in suite.gates:
+                if kept and gate.id in kept:
+                    result = kept[gate.id]
+                elif cancelled():
+                    result = _result(gate, Verdict.CANCELLED, "cancelled before it ran")
+                elif gate.id in cannot:
+                    result = _result(gate, Verdict.UNRUNNABLE, cannot[gate.id])
+                else:
+                    result = self._gate(session, gate, on_event)
+                results.append(result)
+                on_event(result)
         return tuple(results)
 
     def _cannot(self, suite: Suite, target: GateTarget) -> dict[str, str]:
@@ -111,8 +116,8 @@ class Conductor:
             session.began_error = f"the container could not be read when the gates began: {why}"
         return session
 
-    def _gate(self, session: Session, gate: Gate, on_event: OnEvent, began: float) -> GateResult:
-        since_ns = epoch_ns(self._clock.utc().isoformat())
+    def _gate(self, session: Session, gate: Gate, on_event: OnEvent) -> GateResult:
+        began, since_ns = self._clock.monotonic_s(), epoch_ns(self._clock.utc().isoformat())
         findings = self._repeats(session, gate, on_event)
         result = judge(gate, findings, self._clock.monotonic_s() - began)
         if gate.generates and result.verdict in (Verdict.FAILED, Verdict.ERRORED):
@@ -155,7 +160,7 @@ class Conductor:
 def judge(gate: Gate, findings: Sequence[Finding], elapsed_s: float) -> GateResult:
     """One verdict over the repeats that were made; fewer than asked for means that the gate was cut short."""
     of = gate.repeat if gate.repeats else 1
-    need = gate.pass_at_least or of
+    need = (gate.pass_at_least or of) if gate.repeats else 1
     outcomes = [f.judged.outcome for f in findings]
     passed, wrong = outcomes.count("ok"), outcomes.count("failed")
     if passed >= need:
@@ -183,12 +188,13 @@ def _reason(findings: Sequence[Finding], verdict: Verdict, passed: int, of: int)
     notes = [(n, f.judged) for n, f in enumerate(findings, 1) if f.judged.outcome == decides and f.judged.note]
     if verdict is Verdict.CANCELLED and not notes:
         return f"{passed}/{of}, cancelled after {len(findings)}"
+    share = proven(passed, of) if verdict is Verdict.PASSED else f"{passed}/{of}"
     if not notes:
-        return f"{passed}/{of}"
+        return share
     n, told = notes[-1] if verdict is Verdict.PASSED else notes[0]
     where = f"request {n}: " if of > 1 else ""
     what = f"{told.failure}: " if told.failure else ""
-    return f"{passed}/{of}; {where}{what}{told.note}"
+    return f"{share}; {where}{what}{told.note}"
 
 
 def _result(gate: Gate, verdict: Verdict, reason: str) -> GateResult:

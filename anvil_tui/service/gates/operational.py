@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from anvil_tui.core import verdicts
 from anvil_tui.core.box import MIB, Container, Gpu
-from anvil_tui.core.engine_log import classify
+from anvil_tui.core.engine_log import LineClass, classify, signature
 from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
 from anvil_tui.core.times import epoch_ns
@@ -90,7 +91,9 @@ def log_audit(session: Session, gate: Gate, n: int) -> Finding:
     fatal = [line for cls, line in classes if cls == "fatal"]
     suspect = [line for cls, line in classes if cls == "unknown" and any(w in line.text.lower() for w in _SUSPECT)]
     raw: dict[str, Any] = {"lines": len(lines), "whole": len(lines) < LOG_TAIL}
-    raw |= {f"{word}_lines": sum(cls == word for cls, _ in classes) for word in ("config", "request", "watch")}
+    raw |= {f"{word}_lines": sum(cls == word for cls, _ in classes) for word in get_args(LineClass)}
+    known = (signature(session.target.recipe.engine, line.text) for line in lines)
+    raw["signatures"] = dict(Counter(name for name in known if name))
     raw["suspect"] = [session.safe(line.text) for line in suspect[:LISTED]]
     raw["fatal"] = [session.safe(line.text) for line in fatal[:LISTED]]
     if fatal:
@@ -134,7 +137,7 @@ def reserve(session: Session, gate: Gate, n: int) -> Finding:
         return _finding(Judged("unverified", None, f"{blind[0]} does not report its free memory"))
     free = {str(g.uuid): (g.free_bytes or 0) // MIB for g in gpus}
     least = {uuid: session.least_free[uuid] // MIB for uuid in free}
-    judged_by = least if gate.when == "after-work" else free
+    judged_by = least if gate.when == "during" else free
     raw = {"free_mib": free, "least_free_mib": least, "reserve_mib": need, "when": gate.when}
     short = min(judged_by, key=lambda uuid: judged_by[uuid])
     note = f"{judged_by[short]:,} MiB free on {short}, reserve {need:,} MiB, {gate.when}"
@@ -176,8 +179,10 @@ def _no_reserve(suite: Suite, gate: Gate, target: GateTarget, parts: GateParts) 
     if not target.reserve_needed_mib:
         return "no reserve is set: neither the recipe's reserve.mib_per_gpu nor the box's policies.reserve_mib"
     before = suite.gates[: suite.gates.index(gate)]
-    if gate.when == "after-work" and not any(g.generates for g in before):
-        return "when = after-work, but no gate before it makes the model work"
+    if gate.when == "after-routed" and not any(g.generates and g.routed for g in before):
+        return "when = after-routed, but no gate before it works through the gateway"
+    if gate.when in ("during", "after-work") and not any(g.generates for g in before):
+        return f"when = {gate.when}, but no gate before it makes the model work"
     seen = parts.gpus.read()
     return f"GPUs cannot be read: {seen.reason}" if seen.state == "error" else ""
 

@@ -25,8 +25,10 @@ from anvil_tui.ports import (
     ContainerReader,
     EngineReader,
     GpuReader,
-    HostReader,
+    HostInspector,
     LoadGenerator,
+    MediaReader,
+    Sandbox,
 )
 
 EXCERPT_BYTES = 2048
@@ -82,9 +84,11 @@ class GateParts:
     containers: ContainerReader
     gpus: GpuReader
     clock: Clock
-    host: HostReader | None = None
+    host: HostInspector | None = None
     load: LoadGenerator | None = None
     commands: CommandRunner | None = None
+    media: MediaReader | None = None
+    sandbox: Sandbox | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,8 @@ class Session:
 
     `progress(done, of, row)` and `cancelled()` are for gates that are one long piece of work.
     `began` is the container as it was before the first gate; `least_free` the smallest free bytes seen
-    per GPU; `dead` says why no request can be answered any more. Requests of several threads may share it:
+    per GPU, `host_low` the host's worst bytes; `dead` says why no request can be answered any more. Requests of
+    several threads may share it:
     `lock` guards what is found out once for all of them.
     """
 
@@ -156,6 +161,7 @@ class Session:
     began_error: str = ""
     dead: str = ""
     least_free: dict[str, int] = field(default_factory=dict)
+    host_low: dict[str, int] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -251,6 +257,16 @@ class Session:
         return ""
 
     def note_memory(self) -> None:
+        self._note_gpus()
+        seen = self.parts.host.read() if self.parts.host else None
+        if seen and seen.ok and seen.value:
+            for key, value, worse in (
+                ("least_available", seen.value.memory_available, min), ("most_swap", seen.value.swap_used, max),
+            ):  # fmt: skip
+                if value is not None:
+                    self.host_low[key] = worse(value, self.host_low.get(key, value))
+
+    def _note_gpus(self) -> None:
         """Keep the least free memory of every GPU; a lazy allocation shows only after work."""
         seen = self.gpus.read()
         with self.lock:

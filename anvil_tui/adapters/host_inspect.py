@@ -1,0 +1,164 @@
+"""What the kernel of this machine tells beyond figures: shared memory and its users, its log, cgroup peaks."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from anvil_tui.adapters.host import PsutilHost, RemoteHost
+from anvil_tui.core.box import CgroupMemory, SharedFile
+from anvil_tui.core.reading import Reading
+from anvil_tui.ports import Clock, HostInspector
+
+_KMSG_BYTES = 8192
+_NO_LIMIT = 1 << 60
+
+
+class LinuxHost(PsutilHost):
+    """`ports.HostInspector` over /proc and /dev/kmsg. What this user may not read is unknown, with the reason."""
+
+    def __init__(
+        self, workspace: Path, clock: Clock, proc: Path = Path("/proc"), kmsg: Path = Path("/dev/kmsg"),
+        cgroups: Path = Path("/sys/fs/cgroup"),
+    ) -> None:  # fmt: skip
+        super().__init__(workspace, clock)
+        self._proc, self._kmsg, self._cgroups = proc, kmsg, cgroups
+
+    def shared_files(self, pid: int | None) -> Reading[tuple[SharedFile, ...]]:
+        """Files of /dev/shm as process `pid` sees it (None: the host's), each with the processes that use it."""
+        now_s, root = self._clock.monotonic_s(), Path("/dev/shm")
+        if pid is not None:
+            root = self._proc / str(pid) / "root/dev/shm"
+        try:
+            found = [(p, p.stat()) for p in sorted(root.rglob("*")) if p.is_file() and not p.is_symlink()]
+            users, all_seen = self._users({(s.st_dev, s.st_ino) for _, s in found})
+        except OSError as why:
+            return Reading.unknown(f"{root}: {why.strerror}", "host", now_s)
+        files = []
+        for path, seen in found:
+            using = tuple(sorted(users[seen.st_dev, seen.st_ino]))
+            known = using if using or all_seen else None
+            files.append(SharedFile(str(path.relative_to(root)), seen.st_size, seen.st_mtime, known))
+        return Reading.known(tuple(files), now_s, "host")
+
+    def _users(self, wanted: set[tuple[int, int]]) -> tuple[dict[tuple[int, int], set[int]], bool]:
+        """Processes that map or hold open each (device, inode), and whether every process could be looked at."""
+        all_seen = True
+        users: dict[tuple[int, int], set[int]] = {key: set() for key in wanted}
+        for process in self._proc.iterdir() if wanted else ():
+            if not process.name.isdigit():
+                continue
+            try:
+                used = [*_mapped(process / "maps"), *_opened(process / "fd")]
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it ended meanwhile
+            except PermissionError:
+                all_seen = False
+                continue
+            for key in used:
+                if key in users:
+                    users[key].add(int(process.name))
+        return users, all_seen
+
+    def kernel_lines(self, since_s: float) -> Reading[tuple[str, ...]]:
+        """Messages of the kernel log since a monotonic second, oldest first."""
+        now_s = self._clock.monotonic_s()
+        try:
+            fd = os.open(self._kmsg, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as why:
+            return Reading.unknown(f"{self._kmsg}: {why.strerror}", "kernel log", now_s)
+        try:
+            lines = tuple(text for at_s, text in _records(fd) if at_s >= since_s)
+        except OSError as why:
+            return Reading.unknown(f"{self._kmsg}: {why.strerror}", "kernel log", now_s)
+        finally:
+            os.close(fd)
+        return Reading.known(lines, now_s, "kernel log")
+
+    def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]:
+        """Memory of the control group of a process since it was made: peak, limit, how often the limit was met."""
+        now_s = self._clock.monotonic_s()
+        try:
+            groups = (self._proc / str(pid) / "cgroup").read_text()
+            return Reading.known(self._memory(groups), now_s, "cgroup")
+        except (OSError, ValueError) as why:
+            return Reading.unknown(f"cgroup of process {pid}: {why}", "cgroup", now_s)
+
+    def _memory(self, groups: str) -> CgroupMemory:
+        v1 = re.search(r"^\d+:(?:\S*,)?memory(?:,\S*)?:(\S+)$", groups, re.M)
+        if v1:
+            at = self._cgroups / "memory" / v1[1].lstrip("/")
+            limit = int((at / "memory.limit_in_bytes").read_text())
+            peak = int((at / "memory.max_usage_in_bytes").read_text())
+            return CgroupMemory(
+                peak, limit if limit < _NO_LIMIT else None, int((at / "memory.failcnt").read_text())
+            )
+        v2 = re.search(r"^0::(\S+)$", groups, re.M)
+        if not v2:
+            raise ValueError("names no memory group")
+        at = self._cgroups / v2[1].lstrip("/")
+        text = (at / "memory.max").read_text().strip()
+        events = re.search(r"^max (\d+)$", (at / "memory.events").read_text(), re.M)
+        peak = int((at / "memory.peak").read_text())
+        return CgroupMemory(peak, None if text == "max" else int(text), int(events[1]) if events else None)
+
+
+class RemoteInspector(RemoteHost):
+    """`ports.HostInspector` of a box behind ssh: unknown, as its figures are."""
+
+    def shared_files(self, pid: int | None) -> Reading[tuple[SharedFile, ...]]:
+        return self._unknown()
+
+    def kernel_lines(self, since_s: float) -> Reading[tuple[str, ...]]:
+        return self._unknown()
+
+    def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]:
+        return self._unknown()
+
+    def _unknown(self) -> Reading[Any]:
+        return Reading.unknown(self.read().reason, "host", self._clock.monotonic_s())
+
+
+def _mapped(maps: Path) -> Iterator[tuple[int, int]]:
+    for line in maps.read_text(errors="replace").splitlines():
+        parts = line.split(maxsplit=5)
+        if len(parts) > 4 and parts[4] != "0":
+            major, minor = parts[3].split(":")
+            yield os.makedev(int(major, 16), int(minor, 16)), int(parts[4])
+
+
+def _opened(folder: Path) -> Iterator[tuple[int, int]]:
+    for entry in folder.iterdir():
+        try:
+            seen = entry.stat()
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        yield seen.st_dev, seen.st_ino
+
+
+def _records(fd: int) -> Iterator[tuple[float, str]]:
+    """(monotonic second, text) of each record; the kernel gives one a read."""
+    while True:
+        try:
+            raw = os.read(fd, _KMSG_BYTES)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            continue  # records were overwritten before they were read; the next read goes on behind them
+        if not raw:
+            return
+        for line in raw.decode(errors="replace").splitlines():
+            head, found, text = line.partition(";")
+            fields = head.split(",")
+            if found and len(fields) > 2 and fields[2].isdigit():
+                yield int(fields[2]) / 1e6, text
+
+
+def host_inspector(containers_url: str, workspace: Path, clock: Clock) -> HostInspector:
+    """The inspector of the machine on which the container engine runs."""
+    if containers_url.startswith("ssh://"):
+        return RemoteInspector(containers_url, clock)
+    return LinuxHost(workspace, clock)

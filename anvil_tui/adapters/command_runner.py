@@ -109,7 +109,7 @@ class ChildCommands:
 
 @contextmanager
 def _watched(cancelled: Callable[[], bool]) -> Iterator[threading.Event]:
-    """An event that is set once `cancelled` says yes; in a pause that takes long, and the clock here must go on."""
+    """An event that is set once `cancelled` says yes; a pause makes that wait, and the clock here goes on."""
     asked, over = threading.Event(), threading.Event()
 
     def ask() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
@@ -53,8 +53,8 @@ class Shape:
 
 def planned(gate: Gate, recipe: Recipe) -> tuple[Shape, ...]:
     """The rows in their order: depths, within a depth the streams, unique prompts before shared ones."""
-    context = recipe.envelope.context_tokens
-    completion = gate.completion_tokens or min(COMPLETION_TOKENS, context // 4)
+    context, most = recipe.envelope.context_tokens, recipe.envelope.max_output_tokens or COMPLETION_TOKENS
+    completion = gate.completion_tokens or min(COMPLETION_TOKENS, most, context // 4)
     depths = gate.prompt_tokens or depths_to(int((context - completion) * END_SHARE))
     prefixes: tuple[Prefix, ...] = ("unique", "shared") if gate.kind == "prefix-cache" else (gate.prefix,)
     return tuple(
@@ -254,11 +254,12 @@ _WORST = ("failed", "errored", "unsupported", "unverified", "ok")
 
 def verdict(judged: Sequence[Judged], planned_rows: int, cancelled: bool) -> Judged:
     """One verdict over the rows that were measured: the worst. A gate cut short without a fault has none."""
-    worst = next((o for o in _WORST if any(j.outcome == o for j in judged)), "errored")
-    if cancelled and worst == "ok":
+    worst = next((j for outcome in _WORST for j in judged if j.outcome == outcome), None)
+    if cancelled and (worst is None or worst.outcome in ("ok", "unverified")):
         return Judged("cancelled", None, f"after {len(judged)} of {planned_rows} rows")
-    of_it = [j for j in judged if j.outcome == worst]
-    notes = [j.note for j in of_it[:MAX_TOLD]]
-    more = len(of_it) - len(notes)
-    told = "; ".join(notes) + (f"; and {more} more rows" if more else "")
-    return Judged(worst, of_it[0].failure if of_it else None, told)  # type: ignore[arg-type]
+    if worst is None:
+        return Judged("errored", None, "no row was measured")
+    notes = [j.note for j in judged if j.outcome == worst.outcome]
+    more = len(notes) - MAX_TOLD
+    told = "; ".join(notes[:MAX_TOLD]) + (f"; and {more} more rows" if more > 0 else "")
+    return replace(worst, note=told)

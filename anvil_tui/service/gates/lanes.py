@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 from anvil_tui.core import lane_rules
@@ -39,7 +39,8 @@ from anvil_tui.service.gates.session import (
     thinking_wanted,
 )
 
-TRIES = 3
+TRIES = 2
+PAUSE_S = 1.0
 WARMUP_TOKENS = 16
 TWICE_TOKENS = 1024
 KEPT_GAPS = 512
@@ -84,7 +85,9 @@ def completed(answer: ChatAnswer, asked: int) -> Judged:
 
 @dataclass(slots=True)
 class _Work:
-    """One gate under way. `done` requests of its rows have ended, warm-up and calibration not counted."""
+    """One gate under way. `done` requests of its rows have ended, warm-up and calibration not counted;
+    `paused`: since the row began somebody paused the run.
+    """
 
     session: Session
     gate: Gate
@@ -93,6 +96,7 @@ class _Work:
     scale: Scale = Scale(0.0, 1.0)
     tells: bool = False
     done: int = 0
+    paused: bool = False
     seen: list[Observation] = field(default_factory=list)
     measured: list[LaneRow] = field(default_factory=list)
     judged: list[Judged] = field(default_factory=list)
@@ -204,17 +208,21 @@ class _Work:
         return known[streams]
 
     def _measure(self, shape: Shape) -> tuple[PromptSet, LoadRun, EngineWatch]:
-        """The row's requests; once more with shorter prompts when the engine counts too many tokens in them."""
-        salt, cut = f"{self.session.salt}/{self.gate.id}/{shape.label}", 0
-        for attempt in range(1, TRIES + 1):
+        """The row's requests; once more when the engine counts too many tokens in them, or a pause spoilt them."""
+        salt, cut, refused = f"{self.session.salt}/{self.gate.id}/{shape.label}", 0, 0
+        for attempt in count(1):
+            self.paused = False
             made = PromptSet(shape.prefix, self._words(shape.tokens, cut), f"{salt}/{attempt}")
             self._prime(shape, made)
             with EngineWatch(self.session) as watch:
                 texts = [made.text(n) for n in range(1, shape.requests + 1)]
                 run = self._load(shape, texts, shape.completion, shape.burst)
+            if self.paused and not self.session.cancelled():
+                continue
             over = [a.answer.overflow for a in run.answers if a.answer.overflow]
-            if not over:
+            if not over or refused == TRIES:
                 break
+            refused += 1
             cut += 1 + math.ceil(max(asked - allowed for asked, allowed in over) / self.scale.each)
         return made, run, watch
 
@@ -235,7 +243,14 @@ class _Work:
             if not quiet:
                 self.session.progress(self.done + ended, self._of, None)
 
-        return self.load.run(lane, on_done, self.session.cancelled)
+        return self.load.run(lane, on_done, self._stopped)
+
+    def _stopped(self) -> bool:
+        """Asked all the time while a lane runs. An answer that takes long was a pause: nobody listened meanwhile."""
+        began = self.session.clock.monotonic_s()
+        gone = self.session.cancelled()
+        self.paused = self.paused or self.session.clock.monotonic_s() - began > PAUSE_S
+        return gone or self.paused
 
     def _body(self, text: str, limit: int) -> Mapping[str, object]:
         recipe = self.session.target.recipe

@@ -13,10 +13,11 @@ from statistics import NormalDist, fmean, median, stdev
 from typing import Literal
 
 LEVEL = 0.90
-RESAMPLES = 2000
+RESAMPLES = 1000
 PAIRS_NEEDED = 5
 """Below five pairs no distribution-free 90 % interval of a median exists: 1 - 2/2^4 = 87.5 %."""
-RUNS_FOR_EQUAL = 3
+RUNS_NEEDED = 3
+"""Three runs against three can differ by order alone once in 20 ways: 5 % a side. Two against two once in 6."""
 
 Runs = Sequence[Mapping[str, float]]
 """One mapping a run: prompt item to a measured value above 0."""
@@ -129,12 +130,13 @@ def judge(
     low_edge, high_edge = 1 - band, 1 + band
     single = min(effect.runs_a, effect.runs_b) < 2
     unmeasured = "between-run variance not measured" if single and floor is None else ""
-    if effect.pairs < PAIRS_NEEDED:
-        return "undecided", f"{effect.pairs} pairs; a 90 % interval needs {PAIRS_NEEDED}"
+    if effect.pairs < PAIRS_NEEDED and min(effect.runs_a, effect.runs_b) < RUNS_NEEDED:
+        pairs = f"{effect.pairs} pair" + ("s" if effect.pairs != 1 else "")
+        return "undecided", f"{pairs}: a 90 % interval needs {PAIRS_NEEDED}, or {RUNS_NEEDED} runs an arm"
     if low_edge <= effect.low and effect.high <= high_edge:
         runs = min(effect.runs_a, effect.runs_b)
-        if runs < RUNS_FOR_EQUAL:
-            few = f"equal needs {RUNS_FOR_EQUAL} runs an arm, there {'is' if runs == 1 else 'are'} {runs}"
+        if runs < RUNS_NEEDED:
+            few = f"equal needs {RUNS_NEEDED} runs an arm, there {'is' if runs == 1 else 'are'} {runs}"
             return "undecided", "; ".join(filter(None, [few, unmeasured]))
         return "equivalent", "the interval lies inside the band"
     if effect.low <= high_edge and effect.high >= low_edge:

@@ -162,7 +162,8 @@ def effect(low: float, high: float, runs: int = 3, pairs: int = 15) -> Effect:
         (effect(0.98, 1.02, runs=2), 0.03, "undecided"),
         (effect(0.999, 1.001, runs=1), 0.03, "undecided"),
         (effect(1.5, 1.6, runs=1), 0.03, "better"),
-        (effect(1.5, 1.6, pairs=4), 0.03, "undecided"),
+        (effect(1.5, 1.6, runs=2, pairs=4), 0.03, "undecided"),
+        (effect(1.5, 1.6, runs=3, pairs=3), 0.03, "better"),
     ],
 )
 def test_verdicts_come_from_the_interval_and_the_band(given: Effect, band: float, verdict: str) -> None:
@@ -186,7 +187,7 @@ def test_a_change_of_2_8_percent_without_an_interval_decides_nothing() -> None:
     given = paired_effect([run(100.0)], [run(97.2)])
     assert given is not None
     assert judge(given, band=0.03, higher_is_better=True, floor=None) == (
-        "undecided", "1 pairs; a 90 % interval needs 5",
+        "undecided", "1 pair: a 90 % interval needs 5, or 3 runs an arm",
     )  # fmt: skip
 
 

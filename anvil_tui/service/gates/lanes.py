@@ -309,8 +309,10 @@ class _Work:
         self, shape: Shape, made: PromptSet, run: LoadRun, watch: EngineWatch, row: LaneRow, outcomes: list[Judged]
     ) -> None:
         """One observation of the row's circumstances, then one a request."""
+        same = {k: v for k, v in self._body("", shape.completion).items() if k not in ("model", "messages")}
         facts = {
-            "purpose": "row", "row": shape.label, "prompts": made.digest(shape.requests), "words": made.words,
+            "purpose": "row", "row": shape.label, "request": same,
+            "prompts": made.digest(shape.requests), "words": made.words,
             "completion_tokens": shape.completion, "tells_cached": self.tells,
             "engine_readings": watch.readings, "queued_readings": watch.queued,
             "engine_samples": [list(sample) for sample in watch.samples],

@@ -143,8 +143,8 @@ class Gate(Table):
         if self.pass_at_least and self.pass_at_least > self.most:
             of = "repeat" if self.most == self.repeat else "questions at each depth"
             problems.append(f"pass_at_least {self.pass_at_least} is more than {of} = {self.most}")
-        if self.kind in ("needle", "needle-absent") and not self.prompt_tokens_at_least:
-            problems.append("a needle needs prompt_tokens_at_least: without a floor it proves nothing")
+        if self.kind in ("needle", "needle-absent", "client-shape") and not self.prompt_tokens_at_least:
+            problems.append(f"{self.kind} needs prompt_tokens_at_least: without a floor it proves nothing")
         if self.kind in DEEP and not self.prompt_tokens:
             problems.append(f"a gate of kind {self.kind} needs prompt_tokens: the depths to be asked at")
         if self.kind == "command":

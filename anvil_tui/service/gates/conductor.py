@@ -19,12 +19,28 @@ from anvil_tui.service.gates.housekeeping import HOUSEKEEPING, watched
 from anvil_tui.service.gates.lanes import LANES
 from anvil_tui.service.gates.operational import OPERATIONAL, log_meanwhile
 from anvil_tui.service.gates.quality import QUALITY
-from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session, budgets
+from anvil_tui.service.gates.session import (
+    Finding,
+    GateParts,
+    GateTarget,
+    GateWork,
+    Session,
+    budgets,
+    thinking_wanted,
+)
 from anvil_tui.service.gates.vision import VISION
 
 __all__ = ["Conductor", "GateTarget", "suite_passed"]
 
-CATALOGUE: Mapping[GateKind, GateWork] = {**FUNCTIONAL, **VISION, **LANES, **QUALITY, **COMMAND, **OPERATIONAL, **HOUSEKEEPING}
+CATALOGUE: Mapping[GateKind, GateWork] = {
+    **FUNCTIONAL,
+    **VISION,
+    **LANES,
+    **QUALITY,
+    **COMMAND,
+    **OPERATIONAL,
+    **HOUSEKEEPING,
+}
 
 OnEvent = Callable[[GateProgress | GateResult], None]
 
@@ -57,8 +73,9 @@ class Conductor:
             need, limit = gate.prompt_tokens_at_least + sum(budgets(gate, recipe)), recipe.envelope.context_tokens
             if need > limit:
                 return f"prompt floor and budgets need {need:,} tokens, the recipe's context is {limit:,}"
-            if recipe.engine is EngineKind.OPENAI and recipe.thinking in ("on", "off"):
-                return f"thinking = {recipe.thinking} has no control on a generic OpenAI server"
+            wanted = thinking_wanted(gate, recipe)
+            if recipe.engine is EngineKind.OPENAI and wanted in ("on", "off"):
+                return f"thinking = {wanted} has no control on a generic OpenAI server"
         return work.why_not(suite, gate, target, self._parts)
 
     def _unloggable(self, suite: Suite, target: GateTarget) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anvil_tui.adapters.box_file import BoxFile
+from anvil_tui.adapters.bundle_files import BundleFolders
 from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.command_runner import ChildCommands
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
@@ -94,6 +95,11 @@ def open_box(directory: Path) -> Box:
         client_key=lambda: keys()[0],
         mount_source=lambda source: mount_source(directory, source),
     )
+
+
+def open_bundles(directory: Path) -> BundleFolders:
+    """The evidence of the workspace: its operations', and what is kept in `evidence/`."""
+    return BundleFolders(directory / "state" / "operations", directory / "evidence")
 
 
 def open_probes(box: Box, *, read_only: bool) -> Probes:

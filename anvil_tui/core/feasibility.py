@@ -128,19 +128,12 @@ def _short(need: Need, heap: Heap, context: Axis, parts: tuple[Amount, ...], *, 
         limit = need.context_limit.high if need.context_limit else 0
         return f"{need.tokens.low:,.0f} tokens are required, the model's context ends at {limit:,.0f}"
     counted = [p for p in parts if p.low is not None and (p.sure or not sure)]
-    floor_bytes, room = least(counted), _room_of(heap, heap.capacity.high or 0.0)
+    floor_bytes, room = least(counted), heap.room[1] or 0.0
     terms = ", ".join(f"{p.name} {mib(p.low)}" for p in counted if p.low)
     return (
         f"a rank needs at least {mib(floor_bytes)} ({terms}); {heap.card} has {mib(room)}, "
         f"short by at least {mib(floor_bytes - room)}"
     )
-
-
-def _room_of(heap: Heap, capacity: float) -> float:
-    """Room as the margin implies it where the need is known, else the card's size."""
-    if heap.margin[1] is not None and heap.demand.low is not None:
-        return heap.margin[1] + heap.demand.low
-    return capacity
 
 
 def _policy_short(heap: Heap, parts: tuple[Amount, ...], reserve: int) -> str:

@@ -77,10 +77,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """One card's answer, in bytes. A margin is what is left (negative: short), as an interval; None = unknown."""
+    """One card's answer, in bytes; None = unknown. `room` is the card without the driver's own share.
+
+    A margin is what is left of the room (negative: short), as an interval.
+    """
 
     card: str
     capacity: Amount
+    room: Range
     demand: Amount
     physical: Axis
     policy: Axis
@@ -99,7 +103,7 @@ def heap_of(need: Need, parts: tuple[Amount, ...], card: Card, reserve: int) -> 
     room = _less(card.capacity, held)
     kept = (None if room[0] is None else room[0] - reserve, None if room[1] is None else room[1] - reserve)
     return Heap(
-        card.name, card.capacity, demand,
+        card.name, card.capacity, room, demand,
         physical=_axis(parts, room, card), policy=_axis(parts, kept, card),
         margin=_margin(room, demand), policy_margin=_margin(kept, demand),
         max_tokens=_max_tokens(need, kept), measured=need.whole is not None,
@@ -108,7 +112,7 @@ def heap_of(need: Need, parts: tuple[Amount, ...], card: Card, reserve: int) -> 
 
 def _measured_heap(need: Need, card: Card, demand: Amount, reserve: int) -> Heap:
     """What was left free when exactly this recipe ran is the margin itself."""
-    left = need.left
+    left, room = need.left, _less(card.capacity, total("", card.held))
     assert left is not None
     margin = (left.low, left.high)
     kept = (None if left.low is None else left.low - reserve, None if left.high is None else left.high - reserve)
@@ -117,7 +121,7 @@ def _measured_heap(need: Need, card: Card, demand: Amount, reserve: int) -> Heap
         policy = "fail" if kept[1] < 0 else "pass" if kept[0] >= 0 else "unknown"
     physical: Axis = "unknown" if left.low is None else "pass"
     return Heap(
-        card.name, card.capacity, demand, physical, policy, margin, kept, _tokens_from(need, kept), measured=True
+        card.name, card.capacity, room, demand, physical, policy, margin, kept, _tokens_from(need, kept), True
     )
 
 

@@ -17,6 +17,7 @@ from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.vram import fit, gpus_free
 from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.ports import ContainerSpec
+from anvil_tui.service.load_measure import note_before
 from anvil_tui.service.run import Run
 
 Seen = dict[str, Any]
@@ -85,6 +86,7 @@ def start(run: Run, step: Step) -> None:
     found, port = run.need_container(step.args), step.args["port"]
     if (light := run.box.engines.read(EngineKind.OPENAI, port).http) != "refused":
         raise EffectFailed(f"port {port} answers already ({light}) and {found.id[:12]} does not run: whose is it?")
+    note_before(run, step, found)
     run.controls.containers.start(found.id)
     process_gone(run, found.id)
 

@@ -12,6 +12,7 @@ from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, stop, unless_running
 from anvil_tui.service.gate_run import gates_passed, run_gates
+from anvil_tui.service.load_measure import measured
 from anvil_tui.service.run import Run
 
 PROBE_TIMEOUT_S = 60.0
@@ -93,7 +94,11 @@ def retire(run: Run, step: Step) -> None:
 
 
 def proven(run: Run, step: Step) -> Seen | None:
-    return None if not_ready(run, step.args) else run.memory[f"ready {step.args['port']}"]
+    """Ready, and what the load took, if this operation loaded it."""
+    if not_ready(run, step.args):
+        return None
+    engine = run.box.engines.read(run.recipe(step.args).engine, step.args["port"])
+    return {**run.memory[f"ready {step.args['port']}"], **measured(run, step, engine)}
 
 
 def wait_ready(run: Run, step: Step) -> None:

@@ -18,7 +18,18 @@ from typing import Any
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
-from anvil_tui.core.box import MIB, Backend, Container, Daemon, Engine, Gateway, Gpu, GpuProcess, GpuSnapshot
+from anvil_tui.core.box import (
+    MIB,
+    Backend,
+    Container,
+    Daemon,
+    Engine,
+    Gateway,
+    Gpu,
+    GpuGrant,
+    GpuProcess,
+    GpuSnapshot,
+)
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.gates import Gate, GateResult, Suite, SuiteFile, Verdict
 from anvil_tui.core.plan import Intent, Plan
@@ -122,6 +133,7 @@ class Docker:
         self.all[id_] = Container(
             id_, spec.name, "created", "sha256:" + "b" * 64, spec.image_ref, dict(spec.labels),
             argv=spec.argv, restart_policy="no",
+            gpus=GpuGrant(spec.gpu_uuids, "uuids", spec.gpu_uuids) if spec.gpu_uuids else GpuGrant(),
         )  # fmt: skip
         return id_
 
@@ -220,7 +232,7 @@ class World:
 
     def read(self, kind: object = None, port: int = 0, api_key: str | None = None) -> Any:
         if kind is None:
-            return Reading.known(GpuSnapshot("1", (self._gpu(),)), 0.0, "test")
+            return Reading.known(GpuSnapshot("1", (self._gpu(),)), self.clock.now, "test")
         found = self.docker.on_port(port)
         if found is None:
             return Engine("llamacpp", "refused")

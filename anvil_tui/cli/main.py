@@ -73,6 +73,12 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     _verb(verbs, "status", "what is true on the box now", "reading", "status")
     _verb(verbs, "paths", "which files and sockets are used", "reading", "paths")
     _verb(verbs, "doctor", "what is missing, and what to do about it", "reading", "doctor")
+    evidence = _verb(
+        verbs, "evidence", "bundles of qualifications: list, show, verify, report", "evidence", "evidence"
+    )
+    evidence.add_argument("action", choices=("list", "show", "verify", "report"), nargs="?", default="list")
+    evidence.add_argument("bundle", nargs="?", default="", metavar="ID|PATH")
+    evidence.add_argument("--html", action="store_true", help="report: write the pages too")
     recipes = _verb(verbs, "recipes", "recipes of the workspace", "reading", "recipes")
     recipes.add_argument("action", choices=("list", "show", "check", "diff"), nargs="?", default="list")
     recipes.add_argument("recipe", nargs="*")

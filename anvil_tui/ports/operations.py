@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anvil_tui.core.journal import OperationView, Record, RecordKind
@@ -55,6 +56,31 @@ class OperationStore(Protocol):
     def paused(self, operation: str) -> bool: ...
     def ask_cancel(self, operation: str, reason: str) -> None: ...
     def cancel_asked(self, operation: str) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BundleAt:
+    """Where one bundle lies. Its files begin with `prefix`; not `complete` = its manifest was never written."""
+
+    id: str
+    folder: str
+    prefix: str
+    complete: bool
+
+
+class BundleStore(Protocol):
+    """Evidence bundles: of operations, and kept ones."""
+
+    def all(self) -> tuple[BundleAt, ...]: ...
+    def find(self, name: str) -> BundleAt:
+        """By OPERATION/SERVE, by an operation that left one, by a kept id or a folder's path; else NotFound."""
+
+    def read(self, at: BundleAt) -> Mapping[str, bytes]: ...
+    def write(self, at: BundleAt, name: str, text: str) -> str:
+        """Keep a report beside the bundle; its path."""
+
+    def anchors(self, at: BundleAt) -> Mapping[str, str] | None:
+        """Manifest name -> SHA-256 by the operation's journal; None = no journal lies there. BadFile = altered."""
 
 
 class WriteRight(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from anvil_tui import __version__
@@ -17,19 +17,23 @@ from anvil_tui.core.bundle import (
     OBSERVATIONS,
     RESULTS,
     About,
+    Bundle,
     Identity,
     Manifest,
     about_text,
+    bundle_from,
     document,
     fact_of,
     manifest_text,
     observations_text,
     results_text,
 )
-from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed
 from anvil_tui.core.gates import GateResult, Suite
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.ports.operations import OperationStore
+from anvil_tui.core.verify import REPORTS, Checked, check, report_texts
+from anvil_tui.core.waivers import waivers_for
+from anvil_tui.ports.operations import BundleAt, BundleStore, OperationStore
 from anvil_tui.service.box import Box
 from anvil_tui.service.gates.conductor import suite_passed
 from anvil_tui.service.gates.session import GateTarget
@@ -41,12 +45,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What the results of one run rest on. `prompts` is the digest of the prompt set, None = not fixed."""
+    """What the results of one run rest on."""
 
     suite: Suite
     target: GateTarget
     identity: Identity
     started_at: str
+    waivers: tuple[str, ...] = ()
 
 
 def basis_of(box: Box, suite: Suite, target: GateTarget) -> Basis:
@@ -73,7 +78,9 @@ def basis_of(box: Box, suite: Suite, target: GateTarget) -> Basis:
         gateway=gateway.version if gateway else None, harness=f"anvil-tui {__version__}", suite=suite.id,
         suite_digest=f"sha256:{suite_digest(suite)}",
     )  # fmt: skip
-    return Basis(suite, target, identity, box.clock.utc().isoformat(timespec="milliseconds"))
+    now = box.clock.utc()
+    waivers = waivers_for(recipe, uuids or (), box.store.waivers(), now.date(), box.workspace.policies.reserve_mib)
+    return Basis(suite, target, identity, now.isoformat(timespec="milliseconds"), waivers)
 
 
 def _asked(ask: Callable[[], T]) -> T | None:
@@ -135,7 +142,8 @@ def write_evidence(
     a bundle with a manifest is complete. Returns the manifest's name and the SHA-256 of its text.
     """
     serve = basis.target.container_id[:12]
-    about = About(basis.identity, basis.suite.model_dump(mode="json", by_alias=True), (*_waivers(basis), *notes))
+    identity = replace(basis.identity, prompts=_prompts(results))
+    about = About(identity, basis.suite.model_dump(mode="json", by_alias=True), (*basis.waivers, *notes))
     texts = {IDENTITY: about_text(about), OBSERVATIONS: observations_text(results), RESULTS: results_text(results)}
     kept = {f"{serve}-{name}": store.save(operation, f"{serve}-{name}", text) for name, text in texts.items()}
     plan = store.read_kept(operation, PLAN)
@@ -148,14 +156,58 @@ def write_evidence(
     return name, fact_of(store.save(operation, name, manifest_text(manifest)).encode()).sha256
 
 
-def _waivers(basis: Basis) -> tuple[str, ...]:
-    reserve = basis.target.recipe.reserve
-    if not reserve.waived_on:
-        return ()
-    return (f"Reserve waived on {reserve.waived_on}: {reserve.waiver}. Scope: {reserve.waiver_scope}.",)
+def _prompts(results: Sequence[GateResult]) -> str | None:
+    """The digest over those of all rows; None when nothing says which prompts were sent."""
+    sets = [
+        (r.gate, o.raw["row"], o.raw["prompts"])
+        for r in results
+        for o in r.observations
+        if o.raw.get("purpose") == "row"
+    ]
+    return f"sha256:{hashlib.sha256(document(sets).encode()).hexdigest()}" if sets else None
 
 
 def suite_digest(suite: Suite) -> str:
     """Hash of what the suite demands; its title and what its gates say they prove do not change it."""
     facts = suite.model_dump(mode="json", exclude={"title": True, "gates": {"__all__": {"proves"}}})
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+# bundles that are there
+
+
+def read_bundle(store: BundleStore, at: BundleAt) -> Bundle:
+    """BadFile names the file and the key of a bundle that cannot be read."""
+    return bundle_from(_texts(store, at), at.id, at.folder)
+
+
+def _texts(store: BundleStore, at: BundleAt) -> dict[str, str]:
+    """The bundle's own files, without reports that lie beside it."""
+    reports = {at.prefix + name for name in REPORTS}
+    texts = dict[str, str]()
+    for name, data in store.read(at).items():
+        try:
+            texts |= {} if name in reports else {name: data.decode()}
+        except UnicodeDecodeError as why:
+            raise BadFile(f"{at.folder}/{name}", f"is not UTF-8 at byte {why.start}") from None
+    return texts
+
+
+def check_bundle(store: BundleStore, at: BundleAt) -> Checked:
+    """Everything that can be checked offline, the operation's journal included where it lies beside."""
+    try:
+        anchors = store.anchors(at)
+    except BadFile as why:
+        return Checked((str(why),))
+    return check(store.read(at), at.prefix, None if anchors is None else anchors.get(at.prefix + MANIFEST, ""))
+
+
+def report_bundle(store: BundleStore, at: BundleAt, *, pages: bool) -> tuple[str, ...]:
+    """Writes the reports beside the bundle and returns their paths. EffectFailed when the bundle is not sound."""
+    texts = _texts(store, at)
+    sound = check({name: text.encode() for name, text in texts.items()}, at.prefix)
+    if sound.problems:
+        raise EffectFailed(
+            f"bundle {at.id} is not sound, so nothing is reported of it: {'; '.join(sound.problems)}"
+        )
+    return tuple(store.write(at, name, text) for name, text in report_texts(texts, at.prefix, pages=pages).items())

@@ -61,11 +61,9 @@ def kept(world: World, made: Basis, tmp_path: Path) -> dict[str, str]:
 
 
 def test_every_file_is_as_the_manifest_says_and_no_secret_is_in_any(world: World, tmp_path: Path) -> None:
-    made = basis(world)
     reserve = world.recipes[0].reserve.model_validate_json(json.dumps(WAIVED))
-    made = replace(
-        made, target=replace(made.target, recipe=made.target.recipe.model_copy(update={"reserve": reserve}))
-    )
+    world.recipes[0] = world.recipes[0].model_copy(update={"reserve": reserve})
+    made = basis(world)
     files = kept(world, made, tmp_path)
     serve = made.target.container_id[:12]
     manifest = json.loads(files[f"{serve}-manifest.json"])
@@ -81,7 +79,7 @@ def test_every_file_is_as_the_manifest_says_and_no_secret_is_in_any(world: World
     assert (bundle.id, bundle.kind, bundle.passed) == (f"{OPERATION}/{serve}", "measured", False)
     assert (bundle.at, bundle.ended_at) == (made.started_at, "2026-11-29T00:05:00+00:00")
     assert bundle.results[0].observations[0].raw["max_tokens"] == 512
-    assert bundle.notes[0].startswith("Reserve waived on 2026-09-02") and bundle.notes[1] == "a note"
+    assert "waived 2026-09-02" in bundle.notes[0] and bundle.notes[1:] == ("a note",)
     assert bundle.suite["gates"][0]["id"] == "smoke"
 
 

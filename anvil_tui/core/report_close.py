@@ -1,0 +1,217 @@
+"""The closing sections of a report: free memory, what failed or is unknown, what is not proven, files. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anvil_tui.core.bundle import IDENTITY, MANIFEST, OBSERVATIONS, RESULTS, Bundle
+from anvil_tui.core.claims import (
+    HASH,
+    SIZE,
+    Cell,
+    Claim,
+    Fact,
+    Section,
+    Shown,
+    Table,
+    claim,
+    count,
+    label,
+    looked_up,
+    show,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The documents of one bundle as the builder meets them. `removed` is what a public report does not have."""
+
+    bundle: Bundle
+    files: Mapping[str, str]
+    identity: Fact
+    about: Fact
+    results: Fact
+    observations: Fact
+    manifest: Fact
+    public: bool
+    removed: tuple[Fact, ...] = ()
+
+
+def seen(s: Source, result: Fact) -> list[Fact]:
+    """The observations of one gate."""
+    return [o for o in s.observations if o["gate"].value == result["gate"].value]
+
+
+def verdict(result: Fact) -> Shown:
+    return Shown(
+        (result["verdict"], result["accepted"]), lambda v, ok: f"{v}, accepted by its rule" if ok else str(v)
+    )
+
+
+# free memory
+
+
+def memory(s: Source) -> Section:
+    """Free MiB a card as the reserve gates read it; the order of cards is the order of the reading."""
+    rows: list[tuple[Cell, ...]] = []
+    for o in s.observations:
+        for key, moment in (("free_mib", "when read"), ("least_free_mib", "least seen")):
+            cards = tuple(o["raw"][key])
+            if cards and o["kind"].value == "reserve":
+                rows.append(
+                    (claim(show(o["gate"])), moment, claim(Shown(cards, _cards), " MiB"),
+                     claim(show(o["raw"]["reserve_mib"], count), " MiB"))
+                )  # fmt: skip
+    table = Table(("Gate", "Moment", "Free on each card", "Reserve"), tuple(rows))
+    return Section(label("Free memory"), tables=(table,) if rows else ())
+
+
+def _cards(*free: Any) -> str:
+    return " / ".join(count(f) for f in free)
+
+
+# failures and caveats
+
+
+def caveats(s: Source) -> tuple[Claim, ...]:
+    found = [_not_passed(r) for r in s.results if r["verdict"].value != "passed"]
+    for result in s.results:
+        found += [c for row in result["rows"] for c in _row_caveats(result, row)]
+    found += [claim(show(note)) for note in s.about["notes"]]
+    blank = tuple(f for f in s.identity if f.value in (None, ""))
+    if blank:
+        found.append(claim("Not recorded of the setup: ", Shown(blank, lambda *_: _keys(blank)), "."))
+    return tuple(found)
+
+
+def _keys(facts: tuple[Fact, ...]) -> str:
+    return ", ".join(f.pointer.rsplit("/", 1)[-1] for f in facts)
+
+
+def _not_passed(result: Fact) -> Claim:
+    classes = Shown(tuple(result["failures"]) or (result["failures"],), _classes)
+    return claim("Gate ", show(result["gate"]), ": ", verdict(result), classes, "; ", show(result["reason"]))
+
+
+def _classes(*classes: Any) -> str:
+    known = [c for c in classes if isinstance(c, str)]
+    return f" ({', '.join(known)})" if known else ""
+
+
+def _row_caveats(result: Fact, row: Fact) -> list[Claim]:
+    named = ("Gate ", show(result["gate"]), ", row ", show(row["label"]))
+    found = []
+    if row["failed"].value:
+        found.append(
+            claim(*named, ": ", show(row["failed"], count), " of ", show(row["requests"], count), " failed.")
+        )
+    if row["instrument"]["invalid"].value:
+        found.append(claim(*named, ": its times must not be used: ", show(row["instrument"]["invalid"]), "."))
+    found += [claim(*named, ": ", show(note), ".") for note in row["notes"]]
+    absent = tuple(row["missing"])
+    if absent:
+        found.append(claim(*named, ": not recorded: ", Shown(absent, lambda *all_: ", ".join(all_)), "."))
+    return found
+
+
+# the boundary
+
+
+def boundary(s: Source) -> tuple[Claim, ...]:
+    i = s.identity
+    found = [
+        claim(
+            "This evidence covers recipe digest ", show(i["recipe_digest"]), " in image ", show(i["image"]),
+            ", model revision ", show(i["revision"]), ", judged by suite digest ", show(i["suite_digest"]),
+            ". Another revision, image, GPU product, KV type, context or speculation is another qualification.",
+        ),
+        _load(s),
+    ]  # fmt: skip
+    if deepest := _deepest(s):
+        found.append(claim("The longest prompt that the record counts has ", show(deepest, count), " tokens of ",
+                           show(i["context_tokens"], count), " configured."))  # fmt: skip
+    if s.manifest["passed"].value is False:
+        found.append(
+            claim("It qualifies nothing: the suite did not pass (passed: ", show(s.manifest["passed"]), ").")
+        )
+    return tuple(found)
+
+
+def _load(s: Source) -> Claim:
+    ceiling = ("The scheduler is configured for C", show(s.identity["concurrency"], count), "; ")
+    whole = [row for r in s.results for row in r["rows"] if not row["failed"].value]
+    if not whole:
+        return claim(*ceiling, "no load was measured, so this is a ceiling and no capacity.")
+    most = max(whole, key=lambda row: (row["streams"].value, _tokens(row)))
+    return claim(
+        *ceiling, "the largest load measured without a failure is C", show(most["streams"], count), " at ",
+        Shown((most["prompt_tokens"]["p50"], most["nominal_tokens"]), _depth), " a request.",
+    )  # fmt: skip
+
+
+def _tokens(row: Fact) -> float:
+    return float(row["prompt_tokens"]["p50"].value or row["nominal_tokens"].value or 0)
+
+
+def _depth(actual: Any, nominal: Any) -> str:
+    if actual is not None:
+        return f"{actual:,.0f} prompt tokens counted by the engine"
+    return "a depth that is not recorded" if nominal is None else f"nominal {nominal:,} tokens"
+
+
+def _deepest(s: Source) -> Fact | None:
+    rows = [row["prompt_tokens"] for r in s.results for row in r["rows"]]
+    counts = [*(r["high"] for r in rows), *(r["p50"] for r in rows), *(o["prompt_tokens"] for o in s.observations)]
+    known = [f for f in counts if f.value is not None]
+    return max(known, key=lambda f: f.value, default=None)
+
+
+# the files
+
+
+def kept_files(s: Source) -> Section:
+    """Every file of the private source with its size and hash, the manifest included."""
+    m = s.manifest
+    names = dict(m["files"].value)
+    rows: list[tuple[Cell, ...]] = [
+        (claim(Shown((m["files"][n],), lambda _, n=n: n)), claim(show(m["files"][n]["bytes"], count)),
+         claim(show(m["files"][n]["sha256"])))
+        for n in names
+    ]  # fmt: skip
+    size, digest = (Fact(m.file, at, looked_up(s.files, m.file, at)) for at in (SIZE, HASH))
+    rows.append((claim(Shown((digest,), lambda _: m.file)), claim(show(size, count)), claim(show(digest))))
+    about = claim("Bundle ", show(m["id"]), ", ", show(m["schema"]), ", ", show(m["kind"]), ".")
+    return Section(label("Evidence files"), (about,), (Table(("File", "Bytes", "SHA-256"), tuple(rows)),))
+
+
+def not_published(s: Source) -> Section:
+    """Which fields of the private source are not here, and how often."""
+    kinds: dict[str, list[Fact]] = {}
+    for fact in s.removed:
+        kinds.setdefault(_field(fact), []).append(fact)
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            claim(Shown(tuple(facts), lambda *_, name=name: name)),
+            claim(Shown(tuple(facts), lambda *all_: str(len(all_)))),
+        )
+        for name, facts in kinds.items()
+    )
+    about = claim(
+        "Made for publication from the private bundle whose files stand above. Values removed: ",
+        Shown(s.removed or (s.manifest["id"],), lambda *all_: str(len(all_)) if s.removed else "none"),
+        ". Endpoints, identifiers of machines and cards, paths, prompts and what models wrote are not in it.",
+    )
+    return Section(
+        label("Removed from this public copy"), (about,), (Table(("Field", "Values"), rows),) if rows else ()
+    )
+
+
+def _field(fact: Fact) -> str:
+    """`identity.json: gpu_uuids`, without the positions and names in between."""
+    parts = [p for p in fact.pointer.split("/") if p and not p.isdigit()]
+    kinds = (IDENTITY, RESULTS, OBSERVATIONS, MANIFEST)
+    name = next((k for k in kinds if fact.file.endswith(k)), fact.file)
+    named = [p for p in parts if p.replace("_", "").isalpha()]
+    return f"{name}: {'.'.join(named)}"

@@ -272,7 +272,8 @@ class Observation:
 class GateResult:
     """Verdict of one gate over its observations. `reason` is one sentence an operator can act on.
 
-    `accepted` is True for a verdict other than passed that the gate's own rule lets through.
+    `accepted` is True for a verdict other than passed that the gate's own rule lets through. `elapsed_s` None = a
+    historical record that does not say.
     """
 
     gate: str
@@ -281,7 +282,7 @@ class GateResult:
     reason: str
     passed: int
     of: int
-    elapsed_s: float
+    elapsed_s: float | None
     failures: tuple[FailureClass, ...] = ()
     observations: tuple[Observation, ...] = ()
     accepted: bool = False

@@ -77,7 +77,7 @@ def _record(event: GateProgress | GateResult) -> dict[str, Any]:
         }  # fmt: skip
     return {
         "id": event.gate, "kind": event.kind, "verdict": str(event.verdict), "reason": event.reason,
-        "done": event.passed, "of": event.of, "elapsed_s": round(event.elapsed_s, 3),
+        "done": event.passed, "of": event.of, "elapsed_s": None if event.elapsed_s is None else round(event.elapsed_s, 3),
     }  # fmt: skip
 
 

@@ -108,12 +108,15 @@ class LanePair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`varies` names the variable under test, "" = nothing differs (A/A). `alone` names lanes of one arm only."""
+    """`varies` names the variable under test, "" = nothing differs (A/A). `alone` names lanes of one arm only.
+
+    `runs_a`, `runs_b` are the ids of the bundles.
+    """
 
     a: str
     b: str
-    runs_a: int
-    runs_b: int
+    runs_a: tuple[str, ...]
+    runs_b: tuple[str, ...]
     metric: str
     band_pct: float
     varies: str
@@ -161,10 +164,14 @@ def compare(
     lanes = [_lane_pair(mine, theirs, metric, band_pct / 100, lenient, refused) for mine, theirs in pairs]
     named = next((r for r in rows if r.standing == "named"), None)
     return Comparison(
-        a.name, b.name, len(a.runs), len(b.runs), metric, band_pct,
+        a.name, b.name, _ids(a), _ids(b), metric, band_pct,
         varies or (group_of(named.field) if named else ""), rows, order_warnings(a, b), tuple(_corrected(lanes)),
         alone,
     )  # fmt: skip
+
+
+def _ids(arm: Arm) -> tuple[str, ...]:
+    return tuple(run.id for run in arm.runs)
 
 
 # pairing

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from xml.sax.saxutils import escape
 
 from anvil_tui.core.lanes import LaneRow, Spread
@@ -75,17 +76,31 @@ Pick = Callable[[LaneRow], Spread | None]
 _MEASURES: Mapping[str, tuple[str, Pick]] = {
     "decode": ("decode, tok/s a stream", lambda r: r.decode_tok_s),
     "ttft": ("TTFT any, s", lambda r: r.ttft_any_s),
+    "ttft-visible": ("TTFT visible, s", lambda r: r.ttft_visible_s),
+    "e2e": ("E2E, s", lambda r: r.e2e_s),
+    "aggregate": ("aggregate, tok/s", lambda r: _single(r.aggregate_tok_s)),
 }
 
 
+def _single(value: float | None) -> Spread | None:
+    return None if value is None else Spread(1, value, value, value)
+
+
 def over_depth(arms: Mapping[str, Sequence[LaneRow]], measure: str) -> Chart:
-    """`measure` (`decode`, `ttft`) over the prompt tokens that the engine counted, at one and the same load."""
+    """A metric by its name in `core.compare` over the prompt tokens that the engine counted."""
     return _chart(arms, measure, "over depth", "prompt tokens, counted by the engine", _depth)
 
 
 def over_streams(arms: Mapping[str, Sequence[LaneRow]], measure: str) -> Chart:
-    """`measure` (`decode`, `ttft`) over the streams in flight, at one and the same depth."""
+    """A metric by its name in `core.compare` over the streams in flight."""
     return _chart(arms, measure, "over concurrency", "streams in flight", lambda r: float(r.streams))
+
+
+def over_what_varies(arms: Mapping[str, Sequence[LaneRow]], measure: str) -> Chart:
+    """Over concurrency when that is what the rows differ in most, else over depth."""
+    rows = [row for mine in arms.values() for row in mine]
+    streams, depths = {r.streams for r in rows}, {r.nominal_tokens for r in rows}
+    return (over_streams if len(streams) > len(depths) else over_depth)(arms, measure)
 
 
 def _depth(row: LaneRow) -> float | None:
@@ -102,21 +117,35 @@ def _chart(
     y_label, pick = _MEASURES[measure]
     series, homeless = [], []
     for name, rows in arms.items():
-        points = []
+        of_label: dict[str, list[LaneRow]] = {}
         for row in rows:
-            x, spread = at(row), pick(row)
             label = row.label or f"{row.lane} C{row.streams} {row.nominal_tokens or ''}".strip()
-            if x is None:
-                homeless.append(f"{name} {label} (prompt tokens not counted)")
-            elif spread is None:
-                points.append(Point(x, None, name=label))
-            else:
-                points.append(Point(x, spread.p50, spread.low, spread.high, label))
-        series.append(Series(name, tuple(sorted(points, key=lambda p: p.x))))
+            of_label.setdefault(label, []).append(row)
+        points = [_point(label, same, pick, at) for label, same in of_label.items()]
+        homeless += [f"{name} {p} (prompt tokens not counted)" for p in points if isinstance(p, str)]
+        known = (p for p in points if isinstance(p, Point))
+        series.append(Series(name, tuple(sorted(known, key=lambda p: p.x))))
     title = f"{y_label.split(',')[0]} {over}"
     return Chart(
         title, x_label, y_label, tuple(series), "lowest to highest request; mark: median", tuple(homeless)
     )
+
+
+def _point(label: str, rows: Sequence[LaneRow], pick: Pick, at: Callable[[LaneRow], float | None]) -> Point | str:
+    """One row, in one or several runs: the median of its runs' medians, and the extremes of all requests.
+
+    Just the label when it has no place on the x axis.
+    """
+    places = [x for row in rows if (x := at(row)) is not None]
+    if not places:
+        return label
+    spreads = [s for row in rows if (s := pick(row)) is not None]
+    if not spreads:
+        return Point(median(places), None, name=label)
+    lows, highs = [s.low for s in spreads], [s.high for s in spreads]
+    low = min((v for v in lows if v is not None), default=None) if None not in lows else None
+    high = max((v for v in highs if v is not None), default=None) if None not in highs else None
+    return Point(median(places), median(s.p50 for s in spreads), low, high, label)
 
 
 # axes

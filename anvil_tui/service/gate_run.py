@@ -75,9 +75,10 @@ def _record(event: GateProgress | GateResult) -> dict[str, Any]:
         return {
             "id": event.gate, "kind": event.kind, "verdict": "running", "done": event.done, "of": event.of, **row,
         }  # fmt: skip
+    elapsed = {} if event.elapsed_s is None else {"elapsed_s": round(event.elapsed_s, 3)}
     return {
         "id": event.gate, "kind": event.kind, "verdict": str(event.verdict), "reason": event.reason,
-        "done": event.passed, "of": event.of, "elapsed_s": None if event.elapsed_s is None else round(event.elapsed_s, 3),
+        "done": event.passed, "of": event.of, **elapsed,
     }  # fmt: skip
 
 

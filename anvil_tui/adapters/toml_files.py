@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from anvil_tui.adapters.files import folder_lock, revision, write_atomic
 from anvil_tui.adapters.toml_errors import HINT, Problem, bad_file, control_characters, problems_of
 from anvil_tui.adapters.toml_lines import KeyPath, find_places, key_text, parse_key
+from anvil_tui.core.corpus import CORPUS_SCHEMA, Corpus
 from anvil_tui.core.errors import BadFile, EffectFailed, Refused
 from anvil_tui.core.gates import SUITE_SCHEMA, Suite, SuiteFile
 from anvil_tui.core.recipe import RECIPE_SCHEMA, Recipe, Table
@@ -30,6 +31,7 @@ from anvil_tui.core.world import RecipeFile
 
 MAX_BYTES = 1024 * 1024
 WORKSPACE_FILE = "anvil.toml"
+STARTER_SUITES = ("smoke", "promotion", "vision")
 _MODELS: dict[str, type[Table]] = {RECIPE_SCHEMA: Recipe, SUITE_SCHEMA: Suite, WORKSPACE_SCHEMA: Workspace}
 _BOM = b"\xef\xbb\xbf"
 
@@ -59,6 +61,11 @@ def load_suite(path: Path) -> Suite:
         return plain.resolved(found)
     except ValueError as why:
         raise BadFile(str(path), str(why)) from why
+
+
+def load_corpus(path: Path) -> Corpus:
+    """The pictures of the vision gates and what is asked about them."""
+    return _load(path, CORPUS_SCHEMA, Corpus)
 
 
 def load_recipes(directory: Path) -> tuple[RecipeFile, ...]:
@@ -104,31 +111,31 @@ def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = 
 
 
 def write_workspace(directory: Path) -> tuple[Path, ...]:
-    """Make a workspace: anvil.toml, recipes/, gates/, state/ with a new client key. Returns the files written.
+    """Make a workspace: anvil.toml, recipes/, gates/ with pictures, state/ with a client key. Returns the files.
 
     BadFile, with nothing written, when any of them exists.
     """
     starter = files("anvil_tui.starter")
-    texts = {
+    contents: dict[str, str | bytes] = {
         WORKSPACE_FILE: starter.joinpath("anvil.toml").read_text(),
         "recipes/TEMPLATE.txt": starter.joinpath("recipe.toml").read_text(),
-        "gates/smoke.toml": starter.joinpath("smoke.toml").read_text(),
-        "gates/promotion.toml": starter.joinpath("promotion.toml").read_text(),
+        **{f"gates/{name}.toml": starter.joinpath(f"{name}.toml").read_text() for name in STARTER_SUITES},
+        **{f"gates/media/{part.name}": part.read_bytes() for part in starter.joinpath("media").iterdir()},
         "state/.gitignore": "*\n",
         "state/client.key": secrets.token_urlsafe(32) + "\n",
     }
-    there = [name for name in texts if (directory / name).exists()]
+    there = [name for name in contents if (directory / name).exists()]
     if there:
         raise BadFile(str(directory), f"already holds {', '.join(there)}; nothing was written")
     try:
-        for name in ("recipes", "gates", "state"):
+        for name in ("recipes", "gates/media", "state"):
             (directory / name).mkdir(parents=True, exist_ok=True)
         (directory / "state").chmod(0o700)
     except OSError as why:
         raise BadFile(str(directory), f"cannot be made: {why.strerror}") from why
-    for name, text in texts.items():
-        write_atomic(directory / name, text)
-    return tuple(directory / name for name in texts)
+    for name, content in contents.items():
+        write_atomic(directory / name, content)
+    return tuple(directory / name for name in contents)
 
 
 def _toml_files(directory: Path) -> list[Path]:

@@ -19,6 +19,7 @@ from anvil_tui.adapters.host import host_reader
 from anvil_tui.adapters.host_inspect import host_inspector
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
+from anvil_tui.adapters.load_generator import ChildLoadGenerator
 from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.adapters.sandbox import ChildSandbox
@@ -63,8 +64,12 @@ def open_box(directory: Path) -> Box:
     hide: Callable[[str], str] = lambda text: redact(text, known(keys))  # noqa: E731
     containers = DockerReader(workspace.containers.url, workspace.containers.timeout_s)
     engines, chat = HttpEngineReader(clock), OpenAIClient(clock.monotonic_s)
-    inspector = host_inspector(workspace.containers.url, directory, clock)
     gpus = ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock)
+    parts = GateParts(
+        chat, engines, containers, gpus, clock, host_inspector(workspace.containers.url, directory, clock),
+        load=ChildLoadGenerator(), commands=ChildCommands(directory), sandbox=ChildSandbox(),
+        media=MediaFolder(directory / "gates" / "media"),
+    )  # fmt: skip
     return Box(
         directory=str(directory),
         workspace=workspace,
@@ -75,18 +80,7 @@ def open_box(directory: Path) -> Box:
         gpus=gpus,
         host=host_reader(workspace.containers.url, directory, clock),
         chat=chat,
-        conductor=Conductor(
-            GateParts(
-                chat,
-                engines,
-                containers,
-                gpus,
-                clock,
-                inspector,
-                commands=ChildCommands(directory),
-                sandbox=ChildSandbox(),
-            )
-        ),
+        conductor=Conductor(parts),
         store=BoxFile(state),
         operations=OperationFolders(state / "operations", hide),
         lease=FileLease(state / "lease"),

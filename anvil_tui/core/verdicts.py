@@ -24,6 +24,7 @@ _CANNOT = re.compile(
     r"requires? (?:the )?--|not supported|unsupported|does not support|not implemented|enable-auto-tool-choice",
     re.I,
 )
+_NO_EYES = re.compile(r"(?:image|audio|video) input is not supported", re.I)
 _GARBAGE = re.compile(r"<\|?/?tool|<<tool|<\||function=|\[TOOL_CALLS\]|\ufffd", re.I)
 _CALL_AS_TEXT = re.compile(_GARBAGE.pattern + r"|\"(?:arguments|parameters)\"\s*:", re.I)
 _SHOWN = 160
@@ -109,6 +110,8 @@ def _error(answer: ChatAnswer) -> Judged:
 def _http(answer: ChatAnswer, note: str) -> Judged:
     status = answer.status or 0
     if status == 501 or (status in (400, 422) and _CANNOT.search(answer.error_message)):
+        return Judged("unsupported", None, note)
+    if status == 500 and _NO_EYES.search(answer.error_message):  # llama-server without a projector
         return Judged("unsupported", None, note)
     if status == 404:
         return failed(FailureClass.IDENTITY, f"the served name is not known there; {note}")

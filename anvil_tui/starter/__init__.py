@@ -1,1 +1,1 @@
-"""The files that `anvil-tui init DIR` copies: a commented anvil.toml, two suites, a recipe to start from."""
+"""The files that `anvil-tui init DIR` copies: anvil.toml, suites, the pictures of gates, a recipe to start from."""

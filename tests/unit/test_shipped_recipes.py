@@ -140,7 +140,8 @@ def test_the_small_templates_load_once_filled_in(tmp_path: Path, name: str) -> N
 
 def test_a_new_workspace_gets_the_same_suites_with_a_shorter_needle() -> None:
     starter = ROOT / "anvil_tui" / "starter"
-    assert (starter / "smoke.toml").read_text() == (ROOT / "gates" / "smoke.toml").read_text()
+    for name in ("smoke", "vision"):
+        assert (starter / f"{name}.toml").read_text() == (ROOT / "gates" / f"{name}.toml").read_text()
     ours, theirs = load_suite(ROOT / "gates" / "promotion.toml"), load_suite(starter / "promotion.toml")
     differ = [(a, b) for a, b in zip(ours.gates, theirs.gates, strict=True) if a != b]
     assert [(a.id, a.prompt_tokens_at_least, b.prompt_tokens_at_least) for a, b in differ] == [

@@ -169,7 +169,7 @@ def _depth(session: Session, gate: Gate, depth: int) -> Iterator[Finding]:
         if session.dead or session.cancelled():
             return None
         retrieval, at, k = cell
-        return _cell(session, gate, depth, lookup(retrieval, f"{session.salt}-{depth}-{at}-{k}", at), at)
+        return _cell(session, gate, depth, lookup(retrieval, f"{session.salt}/{depth}/{at}/{k}", at), at)
 
     with ThreadPoolExecutor(gate.parallel) as pool:
         yield from (found for found in pool.map(ask, cells) if found is not None)

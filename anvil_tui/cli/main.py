@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(metavar="VERB", title="headless verbs")
     _add_reading(verbs)
     _add_changing(verbs)
+    _add_comparing(verbs)
     _add_operations(verbs)
     _add_setup(verbs)
     return parser
@@ -113,6 +114,48 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     rollback = add("rollback", "return to the exact retained serve")
     rollback.add_argument("--role", default="")
     _drain_options(rollback)
+
+
+def _add_comparing(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    bundles = "a bundle, or several runs of one arm with commas between"
+    made = _verb(verbs, "compare", "measured bundles against the first", "comparing", "compare_bundles")
+    made.add_argument("a", metavar="A", help=bundles)
+    made.add_argument("b", metavar="B", help=bundles)
+    made.add_argument("more", metavar="C", nargs="*", help=bundles)
+    ab = _verb(verbs, "ab", "measure two loaded serves in turn, and compare them", "comparing", "ab")
+    ab.add_argument("a", metavar="SERVE_A")
+    ab.add_argument("b", metavar="SERVE_B")
+    ab.add_argument("--suite", required=True, help="a suite with lanes")
+    ab.add_argument("--runs", type=_count, default=4, metavar="N", help="runs an arm (default 4)")
+    ab.add_argument("--id", type=_word, default="", help="the name by which it is taken up again")
+    ab.add_argument("--yes", action="store_true", help="run what is left of it without asking")
+    for verb in (made, ab):
+        verb.add_argument("--metric", default="decode", help="the primary metric (default decode)")
+        verb.add_argument("--band", type=_percent, default=3.0, metavar="PCT", help="what counts as equal (3 %%)")
+        verb.add_argument("--varies", default="", metavar="FIELD", help="the variable under test")
+        verb.add_argument("--svg", type=Path, metavar="FILE", help="write a plot of the primary metric")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 50:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 to 50")
+    return int(text)
+
+
+def _word(text: str) -> str:
+    if not text.strip() or len(text.split()) > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no name without spaces")
+    return text
+
+
+def _percent(text: str) -> float:
+    try:
+        band = float(text.removesuffix("%"))
+    except ValueError:
+        band = 0.0
+    if not 0 < band < 50:
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage above 0 and below 50")
+    return band
 
 
 def _seconds(text: str) -> int:

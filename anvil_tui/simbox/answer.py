@@ -1,7 +1,8 @@
 """The simulated model: a small deterministic responder, and honest about being one.
 
 It reads the request and applies the first rule that fits: continue after a tool result, call the tool that is
-asked for, give the JSON that is asked for, repeat the exact text, add, look the answer up in the prompt.
+asked for, tell what a picture says of itself, give the JSON that is asked for, repeat the exact text, add, look
+the answer up in the prompt.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anvil_tui.simbox import extract
-from anvil_tui.simbox.tokens import count, images_of, text_of
+from anvil_tui.simbox import extract, quiz, vision
+from anvil_tui.simbox.tokens import count, text_of
 
 INSTRUCTION_CHARS = 3000  # instructions stand at the head or the tail of a long prompt
+COUNTED = 2000  # where counting without an end ends
 STOP = frozenset(
     re.findall(
         r"\w+",
@@ -57,6 +59,9 @@ def answer(
 ) -> Answer:
     """What the simulated model says. The same request always gets the same answer."""
     last = messages[-1] if messages else {}
+    worked = _worked(messages, tools) if messages else None
+    if worked is not None:
+        return worked
     if last.get("role") == "tool":
         return _after_tool(messages)
     prompt = text_of(last)
@@ -68,10 +73,24 @@ def answer(
     call = _tool(tools, choice, near)
     if call is not None:
         return Answer("", "tool", (call,))
-    found = _json(near, response_format) or _exact(near) or _sum(near)
+    seen = vision.told(last)
+    if seen is not None:
+        return Answer(seen, "image")
+    found = _json(near, response_format) or _count(near) or _exact(near) or _sum(near)
     if found is None:
-        found = _seen(last) or _lookup("\n".join(text_of(m) for m in messages)) or _honest()
+        found = _lookup("\n".join(text_of(m) for m in messages)) or _honest()
     return found
+
+
+def _worked(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Answer | None:
+    """What needs more than one look at the words: puzzles, recall, code, work with tools over several steps."""
+    if not tools:
+        solved = quiz.solve(messages)
+        return None if solved is None else Answer(*solved)
+    step = quiz.step(messages)
+    if step is None or isinstance(step, str):
+        return None if step is None else Answer(step, "worked with tools")
+    return Answer("", "worked with tools", (Call(step[0], json.dumps(step[1])),))
 
 
 def reason(given: Answer, at_least: int) -> str:
@@ -149,7 +168,7 @@ _EXACT = (
         r"\b(?:exactly|only|just|verbatim|repeat|say|with|text)\b[^\"“`\n]{0,60}[\"“`]([^\"”`\n]+)[\"”`]", re.I
     ),
     re.compile(r"\b(?:exactly|only|just|verbatim|repeat|word)\b[^:\n]{0,80}:\s*([^\n]+?)\s*$", re.I | re.M),
-    re.compile(r"\bwith (?:exactly |only |just )?(?:the |one )?(?:single )?word ([\w-]+)", re.I),
+    re.compile(r"(?<!\bor )\bwith (?:exactly |only |just )?(?:the |one )?(?:single )?word ([\w-]+)", re.I),
     re.compile(r"\b(?:reply|respond|answer)(?: with)? (?:exactly|only|just) ([A-Z][A-Z0-9_-]+)\b"),
 )
 
@@ -162,6 +181,15 @@ def _exact(prompt: str) -> Answer | None:
     return None
 
 
+def _count(prompt: str) -> Answer | None:
+    found = re.search(r"\bcount (?:upwards )?from (\d+)(?: to (\d+))?", prompt, re.IGNORECASE)
+    if not found:
+        return None
+    first = int(found[1])
+    numbers = range(first, min(int(found[2] or first + COUNTED), first + COUNTED) + 1)
+    return Answer((", " if "comma" in prompt else "\n").join(map(str, numbers)), "count")
+
+
 def _sum(prompt: str) -> Answer | None:
     found = ADD.search(prompt)
     if not found or not re.search(r"\?|calculate|compute|what|add|sum|result", prompt, re.IGNORECASE):
@@ -171,19 +199,18 @@ def _sum(prompt: str) -> Answer | None:
     return Answer(str(value), "arithmetic")
 
 
-def _seen(message: Message) -> Answer | None:
-    pictures = images_of(message)
-    if not pictures:
-        return None
-    return Answer(f"{pictures} image(s) arrived; a simulated engine does not look at pixels.", "image")
-
-
 def _lookup(text: str) -> Answer | None:
     """The sentence of the text that shares the rarest words with the question, and the value it names."""
     sentences = [s for s in re.split(r"(?<=[.!?])\s+|\n+", text) if s.strip()]
     if len(sentences) < 2:
         return None
     question, body = _question(sentences)
+    subject, otherwise = (
+        re.search(r"of the (\w+)\?", question),
+        re.search(r"\bor with the word (\w+) if", question),
+    )
+    if subject and otherwise and not any(re.search(rf"\b{subject[1]}\b", s) for s in body):
+        return Answer(otherwise[1], "not in the prompt")
     wanted = _keywords(question)
     sets = [wanted & _keywords(s) for s in body]
     seen = Counter(word for words in sets for word in words)

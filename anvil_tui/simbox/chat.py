@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-from anvil_tui.simbox import spoil, tokens
+from anvil_tui.simbox import spoil, tokens, vision
 from anvil_tui.simbox.answer import Answer, answer, reason
 from anvil_tui.simbox.http import Cut, Reply, json_reply
 
@@ -28,7 +28,7 @@ CHUNK_WALL_S = 0.004  # shorter than this between chunks, an event loop cannot p
 class Job:
     """One request, read. `floor` to `budget` completion tokens are made; `body` is what the client sent.
 
-    `cached` becomes known with its prefill.
+    `cached` becomes known with its prefill; `stopped_by` is the stop sequence that ended the answer.
     """
 
     id: str
@@ -45,6 +45,7 @@ class Job:
     floor: int = 0
     cached: int = 0
     tells_cached: bool = False
+    stopped_by: str = ""
 
     @property
     def tokens(self) -> list[tuple[str, str]]:
@@ -66,15 +67,19 @@ class Job:
 
 def read_job(engine: Engine, body: Mapping[str, Any]) -> Job:
     """Tokens, budget and answer of one request."""
-    messages, tools = body["messages"], body.get("tools") or ()
+    sent, tools = body["messages"], body.get("tools") or ()
     engine.requests += 1
-    prompt = tokens.count_prompt(messages, tools)
+    messages, counted = _pictures(engine, sent)
+    prompt = tokens.count_prompt(counted, tools)
     asked = body.get("max_completion_tokens") or body.get("max_tokens") or body.get("n_predict")
-    given = answer(messages, tools, body.get("tool_choice"), body.get("response_format"))
-    if engine.profile.reasoning and _thinks(body):
-        given = replace(given, reasoning=reason(given, engine.profile.reasoning_tokens))
+    form = None if "schema_ignored" in engine.faults else body.get("response_format")
+    given = answer(messages, tools, body.get("tool_choice"), form)
+    if engine.profile.reasoning and _thinks(engine, body):
+        given = replace(given, reasoning=reason(given, engine.profile.reasoning_tokens * _effort(body)))
+    given, stopped_by = _stopped(spoil.answer(given, engine.faults, body), _stops(engine, body))
     options = body.get("stream_options") or {}
-    budget = int(asked) if isinstance(asked, int) and asked > 0 else max(1, engine.context - prompt)
+    limited = isinstance(asked, int) and asked > 0 and "limit_ignored" not in engine.faults
+    budget = int(asked) if limited and asked else max(1, engine.context - prompt)
     return Job(
         id=f"chatcmpl-{engine.rng.getrandbits(128):032x}",
         model=str(body.get("model") or engine.served[0]),
@@ -85,11 +90,41 @@ def read_job(engine: Engine, body: Mapping[str, Any]) -> Job:
         floor=_floor(engine, body, budget),
         asked_tokens=asked if isinstance(asked, int) else None,
         images=sum(tokens.images_of(m) for m in messages if isinstance(m, dict)),
-        answer=spoil.answer(given, engine.faults, body),
+        answer=given,
         created=int(time.time()),
         stream=bool(body.get("stream")),
         include_usage=bool(options.get("include_usage")),
+        stopped_by=stopped_by,
     )
+
+
+def _pictures(engine: Engine, sent: list[Any]) -> tuple[list[Any], list[Any]]:
+    """(messages that reach the model, messages that are counted): all, but for the fault `image_dropped`."""
+    lost = engine.faults.get("image_dropped")
+    if lost is None:
+        return sent, sent
+    mode = lost.get("mode", "all")
+    if mode == "uncounted":
+        return sent, vision.without(sent, False)
+    kept = vision.without(sent, mode == "last")
+    return kept, kept
+
+
+def _stops(engine: Engine, body: Mapping[str, Any]) -> list[str]:
+    stop = [] if "stop_ignored" in engine.faults else body.get("stop") or []
+    return [stop] if isinstance(stop, str) else [s for s in stop if isinstance(s, str) and s]
+
+
+def _stopped(given: Answer, stops: list[str]) -> tuple[Answer, str]:
+    """The answer cut before the first stop sequence; engines look for it in the reasoning, too."""
+    for part in ("reasoning", "content"):
+        text = str(getattr(given, part))
+        hits = [(at, s) for s in stops if (at := text.find(s)) >= 0]
+        if hits:
+            at, found = min(hits)
+            cut = {"reasoning": text[:at], "content": ""} if part == "reasoning" else {"content": text[:at]}
+            return replace(given, calls=(), **cut), found
+    return given, ""
 
 
 def _floor(engine: Engine, body: Mapping[str, Any], budget: int) -> int:
@@ -100,17 +135,26 @@ def _floor(engine: Engine, body: Mapping[str, Any], budget: int) -> int:
     return min(least, budget) if isinstance(least, int) else 0
 
 
-def _thinks(body: Mapping[str, Any]) -> bool:
+def _thinks(engine: Engine, body: Mapping[str, Any]) -> bool:
+    wrong = engine.faults.get("thinking_wrong", {}).get("mode", "")
+    if wrong in ("always", "never"):
+        return wrong == "always"
     options = body.get("chat_template_kwargs") or {}
     off = options.get("enable_thinking") is False or options.get("thinking") is False
     return not off and body.get("reasoning_effort") != "none"
+
+
+def _effort(body: Mapping[str, Any]) -> int:
+    """How much more is reasoned than at low effort."""
+    effort = body.get("reasoning_effort") or (body.get("chat_template_kwargs") or {}).get("reasoning_effort")
+    return {"medium": 2, "high": 4}.get(str(effort), 1)
 
 
 async def complete(engine: Engine, job: Job) -> Reply:
     if job.stream:
         return Reply(200, kind="text/event-stream; charset=utf-8", stream=_stream(engine, job))
     made: list[tuple[str, str]] = []
-    async with aclosing(_generate(engine, job)) as groups:
+    async with aclosing(generate(engine, job)) as groups:
         async for group in groups:
             made += group
     if "stream_error" in engine.faults:
@@ -124,12 +168,12 @@ async def complete(engine: Engine, job: Job) -> Reply:
 
 def _whole(engine: Engine, job: Job, made: list[tuple[str, str]]) -> dict[str, Any]:
     d = engine.dialect
-    content, reasoning = _text(made, "content"), _text(made, "reasoning")
+    content, reasoning = text_in(made, "content"), text_in(made, "reasoning")
     calls = [
         {
             "id": _call_id(job, n),
             "type": "function",
-            "function": {"name": c.name, "arguments": _text(made, f"call {n}")},
+            "function": {"name": c.name, "arguments": text_in(made, f"call {n}")},
         }
         for n, c in enumerate(job.answer.calls)
     ]
@@ -139,13 +183,13 @@ def _whole(engine: Engine, job: Job, made: list[tuple[str, str]]) -> dict[str, A
         "object": "chat.completion",
         "created": job.created,
         "model": job.model,
-        "choices": [d.choice(d.message(job, content, reasoning, calls), finish)],
+        "choices": [d.stopped(job, finish, d.choice(d.message(job, content, reasoning, calls), finish))],
         "usage": d.usage(job, len(made), sum(c == "reasoning" for c, _ in made)),
         **d.extras(engine, job, len(made)),
     }
 
 
-def _text(made: list[tuple[str, str]], channel: str) -> str:
+def text_in(made: list[tuple[str, str]], channel: str) -> str:
     return "".join(t for c, t in made if c == channel)
 
 
@@ -164,7 +208,7 @@ class _Sent:
 async def _stream(engine: Engine, job: Job) -> AsyncGenerator[bytes, None]:
     d, sent = engine.dialect, _Sent()
     yield _chunk(job, [d.stream_choice(d.first_delta(), None)])
-    async with aclosing(_generate(engine, job)) as groups:
+    async with aclosing(generate(engine, job)) as groups:
         async for group in groups:
             for delta in _deltas(engine, job, group, sent):
                 yield _chunk(job, [d.stream_choice(delta, None)])
@@ -176,7 +220,9 @@ async def _stream(engine: Engine, job: Job) -> AsyncGenerator[bytes, None]:
                 return
     used = d.usage(job, len(sent.made), sum(c == "reasoning" for c, _ in sent.made))
     extras = d.extras(engine, job, len(sent.made))
-    yield _chunk(job, [d.stream_choice({}, job.finish(sent.made))], {} if job.include_usage else extras)
+    finish = job.finish(sent.made)
+    last = d.stopped(job, finish, d.stream_choice({}, finish))
+    yield _chunk(job, [last], {} if job.include_usage else extras)
     if job.include_usage:
         yield _chunk(job, [], {"usage": used, **extras})
     yield b"data: [DONE]\n\n"
@@ -252,7 +298,7 @@ def _fits(engine: Engine, need: int) -> bool:
     return stats.running < max(1, profile.slots) and stats.kv_tokens + need <= profile.kv_tokens
 
 
-async def _generate(engine: Engine, job: Job) -> AsyncGenerator[list[tuple[str, str]], None]:
+async def generate(engine: Engine, job: Job) -> AsyncGenerator[list[tuple[str, str]], None]:
     """Groups of tokens at the engine's pace. Counters move with them."""
     stats, pace, made, run = engine.stats, engine.pace, job.tokens, _Run(job)
     begun, first, done = pace.now(), True, False

@@ -73,6 +73,8 @@ def _named(name: str, kind: Mapping[str, Any], text: str) -> Any:
     if "const" in kind:
         return kind["const"]
     spoken = re.escape(name).replace("_", "[_ ]")
+    if kind.get("type") == "array" and (listed := re.search(rf"\b{spoken}\b:? ((?:-?\d+(?:, | and )?)+)", text)):
+        return [int(n) for n in re.findall(r"-?\d+", listed[1])]
     for found in re.finditer(rf"[\"'`]?\b{spoken}\b[\"'`]?{LINK}{VALUE}", text, re.IGNORECASE):
         value = _as(kind, plain(found[1]))
         if value is not None:

@@ -298,11 +298,23 @@ FAULTS: Mapping[str, Fault] = {
     # answers
     "json_wrong": _switch("JSON answers: value, fenced, prose or broken", "json_wrong", "mode"),
     "tools_wrong": _switch("tool calls: value, double, text or name", "tools_wrong", "mode"),
+    "image_dropped": _switch(
+        "pictures are lost: all, only the last, or uncounted in usage", "image_dropped", "mode"
+    ),
+    "image_wrong": _switch("what a picture shows is misread", "image_wrong"),
+    "media_unlimited": _switch("limits of images and videos are not enforced", "media_unlimited"),
     "needle_wrong": _switch("retrieval gives another value", "needle_wrong"),
+    "stupid": _switch("what must be worked out or looked up comes out wrong", "stupid", "from", "to"),
     "reasoning_leak": _switch("reasoning and its end tag come as content", "reasoning_leak"),
     "no_answer": _switch("nothing visible is answered", "no_answer"),
     "stream_cut": _switch("streams break off", "stream_cut"),
     "stream_error": _switch("an error object inside a 200 stream", "stream_error"),
+    "schema_ignored": _switch("response_format is not applied", "schema_ignored"),
+    "stop_ignored": _switch("stop sequences are not applied", "stop_ignored"),
+    "limit_ignored": _switch("token limits are not applied", "limit_ignored"),
+    "truncates": _switch("a prompt that is too long is cut silently", "truncates"),
+    "thinking_wrong": _switch("the thinking control does nothing: always or never", "thinking_wrong", "*mode"),
+    "no_responses": _switch("there is no Responses route", "no_responses"),
     "fsm_error": _switch("structured requests log the grammar engine's error", "fsm_error"),
     # the daemon
     "start_fails": _pending("the next start is refused", "start_fails"),

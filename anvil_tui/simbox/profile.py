@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -25,6 +26,7 @@ FRACTION = ("--gpu-memory-utilization", "--mem-fraction-static")
 KEY = ("--api-key",)
 NO_CACHE = ("--no-enable-prefix-caching", "--disable-radix-cache", "--no-cache-prompt")
 TELLS_CACHED = ("--enable-prompt-tokens-details", "--enable-cache-report")
+MEDIA_LIMITS = ("--limit-mm-per-prompt", "--limit-mm-data-per-request")
 KEY_ENV = ("VLLM_API_KEY", "LLAMA_API_KEY", "SGLANG_API_KEY")
 DEFAULT_PORT = {"vllm": 8000, "sglang": 30000, "llamacpp": 8080, "none": 0}
 
@@ -34,6 +36,7 @@ class Profile:
     """Sizes are MiB per GPU, rates tokens/s at prompt depths, `load_s` seconds of the real box.
 
     `tells_cached`: usage holds cached tokens (vLLM and SGLang: on a flag, and only when there are any).
+    `media`: the most images or videos a request may hold.
     """
 
     kind: Kind
@@ -64,6 +67,7 @@ class Profile:
     memory_fraction: float = 0.9
     prefix_cache: bool = True
     tells_cached: bool = True
+    media: Mapping[str, int] = field(default_factory=dict)
 
     def decode_rate(self, prompt_tokens: int) -> float:
         return between(self.decode, prompt_tokens)
@@ -124,6 +128,7 @@ def read_profile(image: str, words: Sequence[str], env: Mapping[str, str], gpus:
         memory_fraction=args.decimal(FRACTION) or 0.9,
         prefix_cache=not args.has(*NO_CACHE),
         tells_cached=kind == "llamacpp" or args.has(*TELLS_CACHED),
+        media=_media(kind, args),
     )
     if kind == "llamacpp":
         base = replace(base, shards=1, load_s=4.0, weights_mib=236, kv_mib=180, kernels_mib=16, version="b11669")
@@ -149,6 +154,17 @@ def _table() -> tuple[Mapping[str, Any], ...]:
     return tuple(tomllib.loads(text)["profile"])
 
 
+def _media(kind: Kind, args: _Args) -> Mapping[str, int]:
+    """How many of each medium a request may hold; one that is not named has no limit."""
+    if kind == "llamacpp":
+        return {"image": 0, "video": 0} if not args.has("--mmproj") else {"video": 0}
+    try:
+        given = json.loads(args.one(MEDIA_LIMITS) or "{}")
+    except ValueError:  # `_bad_start` ends such an engine
+        return {}
+    return {k: v if isinstance(v, int) else v["count"] for k, v in given.items()}
+
+
 def _bad_start(kind: Kind, args: _Args, model: str) -> str:
     """Why these words cannot start, in the engine's own text; "" when they can."""
     if kind == "llamacpp":
@@ -156,6 +172,12 @@ def _bad_start(kind: Kind, args: _Args, model: str) -> str:
             return "error: invalid argument: --no-mmap"
         if re.search(r"missing|absent|no-such|does-not-exist|not-here", model):
             return f"E srv    load_model: failed to load model '{model}'"
+    try:
+        json.loads(args.one(MEDIA_LIMITS) or "{}")
+    except ValueError:
+        return (
+            f"error: argument {MEDIA_LIMITS[kind == 'sglang']}: Value {args.one(MEDIA_LIMITS)} is not valid JSON"
+        )
     return ""
 
 

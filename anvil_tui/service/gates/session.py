@@ -130,7 +130,7 @@ def thinking_control(engine: EngineKind, wanted: Thinking, route: str = "chat") 
 def thought(gate: Gate, recipe: Recipe, control: Mapping[str, Any], answer: ChatAnswer) -> Judged:
     """Whether a good answer is proof that thinking was as asked; a thinking that is off was judged before."""
     wanted = thinking_wanted(gate, recipe)
-    if wanted == "off" and not control and answer.reasoning:
+    if gate.thinking == "off" and not control and answer.reasoning:
         note = (
             f"{len(answer.reasoning)} characters of reasoning came; this route has no control for thinking = off"
         )

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from anvil_tui.simbox import tokens
+from anvil_tui.simbox import responses, tokens, vision
 from anvil_tui.simbox.chat import Job, complete, read_job
 from anvil_tui.simbox.engine import Engine
 from anvil_tui.simbox.http import Reply, Request, json_reply
@@ -25,6 +25,9 @@ class Dialect(ABC):
     reasoning_key = "reasoning_content"
     owner = "engine"
     knows_min_tokens = True
+    stop_key = ""
+    tells_incomplete = True
+    numbers_events = True
 
     # life
 
@@ -122,15 +125,52 @@ class Dialect(ABC):
             return self.error(400, f"Invalid JSON: {why}", "BadRequestError")
         if not isinstance(body, dict) or not isinstance(body.get("messages"), list) or not body["messages"]:
             return self.error(400, "messages: a non-empty list is required", "BadRequestError")
-        refusal = self.refuse(engine, body)
+        refusal = self.refuse(engine, body) or self._too_much_media(engine, body)
         if refusal is not None:
             return refusal
         job = read_job(engine, body)
-        return self.too_long(engine, job) or await complete(engine, job)
+        return self._admit(engine, job) or await complete(engine, job)
+
+    def _admit(self, engine: Engine, job: Job) -> Reply | None:
+        """The refusal of a prompt that does not fit; with the fault it is cut to what fits instead."""
+        refused = self.too_long(engine, job)
+        if refused is not None and "truncates" in engine.faults:
+            job.budget = min(job.budget, engine.context // 2)
+            job.prompt_tokens = engine.context - job.budget
+            return None
+        return refused
+
+    async def responses(self, engine: Engine, request: Request) -> Reply:
+        if "no_responses" in engine.faults:
+            return self.not_found(request)
+        try:
+            body = request.json()
+            if not isinstance(body, dict):
+                raise ValueError("an object is required")
+            asked = responses.as_chat(body)
+        except ValueError as why:
+            return self.error(400, f"Invalid request: {why}", "BadRequestError")
+        refusal = self.refuse_response(engine, body) or self.refuse(engine, asked)
+        if refusal is not None:
+            return refusal
+        job = read_job(engine, asked)
+        return self._admit(engine, job) or await responses.complete(engine, job)
+
+    def refuse_response(self, engine: Engine, body: Mapping[str, Any]) -> Reply | None:
+        """A refusal of fields that this engine's Responses route does not have."""
+        return None
 
     def refuse(self, engine: Engine, body: Mapping[str, Any]) -> Reply | None:
         """An answer that needs no generation: unknown model, unsupported field."""
         return None
+
+    def _too_much_media(self, engine: Engine, body: Mapping[str, Any]) -> Reply | None:
+        above = vision.over(body["messages"], engine.profile.media)
+        return None if above is None or "media_unlimited" in engine.faults else self.media_refused(*above)
+
+    @abstractmethod
+    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+        """More images or videos than the engine was told to take."""
 
     @abstractmethod
     def too_long(self, engine: Engine, job: Job) -> Reply | None: ...
@@ -142,6 +182,11 @@ class Dialect(ABC):
 
     def choice(self, message: Mapping[str, Any], finish: str) -> dict[str, Any]:
         return {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+
+    def stopped(self, job: Job, finish: str, choice: dict[str, Any]) -> dict[str, Any]:
+        """The last choice, with the stop sequence where the engine tells it."""
+        told = {self.stop_key: job.stopped_by} if self.stop_key and finish == "stop" and job.stopped_by else {}
+        return {**choice, **told}
 
     def first_delta(self) -> dict[str, Any]:
         return {"role": "assistant", "content": ""}

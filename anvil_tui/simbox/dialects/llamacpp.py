@@ -21,6 +21,8 @@ class LlamaCpp(Dialect):
     process_name = "llama-server"
     answers_early = True
     knows_min_tokens = False
+    tells_incomplete = False
+    numbers_events = False
 
     # life
 
@@ -69,6 +71,7 @@ class LlamaCpp(Dialect):
             ("POST", "/tokenize"): self.tokenize,
             ("POST", "/v1/chat/completions"): self.chat,
             ("POST", "/chat/completions"): self.chat,
+            ("POST", "/v1/responses"): self.responses,
         }
 
     def protected(self, path: str) -> bool:
@@ -110,7 +113,7 @@ class LlamaCpp(Dialect):
                 "total_slots": p.slots,
                 "model_alias": engine.served[0],
                 "model_path": p.model,
-                "modalities": {"vision": False, "audio": False},
+                "modalities": {"vision": "image" not in p.media, "audio": False},
                 "endpoint_slots": True,
                 "endpoint_props": False,
                 "endpoint_metrics": p.metrics,
@@ -154,13 +157,16 @@ class LlamaCpp(Dialect):
             "meta": meta,
         }
 
+    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+        hint = "hint: if this is unexpected, you may need to provide the mmproj"
+        return self.error(500, f"{medium} input is not supported - {hint}", "server_error")
+
     def too_long(self, engine: Engine, job: Job) -> Reply | None:
         limit = _slot_context(engine)
         if job.prompt_tokens < limit:
             return None
-        body = self.error_body(
-            400, "the request exceeds the available context size, try increasing it", "exceed_context_size_error"
-        )
+        said = f"request ({job.prompt_tokens} tokens) exceeds the available context size ({limit} tokens)"
+        body = self.error_body(400, f"{said}, try increasing it", "exceed_context_size_error")
         body["error"] |= {"n_prompt_tokens": job.prompt_tokens, "n_ctx": limit}
         return json_reply(400, body)
 

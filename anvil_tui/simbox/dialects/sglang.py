@@ -13,6 +13,7 @@ from anvil_tui.simbox.http import Reply, Request, json_reply
 from anvil_tui.simbox.logbook import STDERR
 from anvil_tui.simbox.metrics import Page
 from anvil_tui.simbox.profile import Profile
+from anvil_tui.simbox.responses import CHAT_ONLY
 
 OPEN = ("/health", "/ready", "/metrics")
 CONTEXT_MIB = 700
@@ -22,6 +23,7 @@ DRAIN_POLL_S = 5.0
 
 
 class Sglang(Dialect):
+    stop_key = "matched_stop"
     process_name = "sglang::scheduler"
 
     # life
@@ -129,7 +131,14 @@ class Sglang(Dialect):
             ("GET", "/get_model_info"): self.model_info,
             ("POST", "/tokenize"): self.tokenize,
             ("POST", "/v1/chat/completions"): self.chat,
+            ("POST", "/v1/responses"): self.responses,
         }
+
+    def refuse_response(self, engine: Engine, body: Mapping[str, Any]) -> Reply | None:
+        foreign = next((key for key in CHAT_ONLY if key in body), "")
+        return (
+            self.error(400, f"{foreign}: Extra inputs are not permitted", "BadRequestError") if foreign else None
+        )
 
     def protected(self, path: str) -> bool:
         return not path.startswith(OPEN)
@@ -213,6 +222,10 @@ class Sglang(Dialect):
             "parent": None,
             "max_model_len": engine.context,
         }
+
+    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+        text = f"{medium.capitalize()} count {sent} exceeds limit {allowed} per request."
+        return self.error(400, text, "BadRequestError")
 
     def too_long(self, engine: Engine, job: Job) -> Reply | None:
         asked, limit = job.asked_tokens or 0, engine.context

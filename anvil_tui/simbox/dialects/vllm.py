@@ -20,6 +20,7 @@ CONTEXT_MIB = 500
 
 
 class Vllm(Dialect):
+    stop_key = "stop_reason"
     process_name = "VLLM::Worker"
     reasoning_key = "reasoning"
 
@@ -137,6 +138,7 @@ class Vllm(Dialect):
             ("GET", "/metrics"): self.metrics,
             ("POST", "/tokenize"): self.tokenize,
             ("POST", "/v1/chat/completions"): self.chat,
+            ("POST", "/v1/responses"): self.responses,
         }
 
     def protected(self, path: str) -> bool:
@@ -176,6 +178,15 @@ class Vllm(Dialect):
         if body.get("stream_options") and not body.get("stream"):
             return self.error(400, "Stream options can only be defined when `stream=True`.", "BadRequestError")
         return None
+
+    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+        text = (
+            f"At most {allowed} {medium}(s) may be provided in one prompt. "
+            "Set `--limit-mm-per-prompt` to increase this limit."
+        )
+        body = self.error_body(400, text, "BadRequestError")
+        body["error"]["param"] = medium
+        return json_reply(400, body)
 
     def too_long(self, engine: Engine, job: Job) -> Reply | None:
         asked, limit = job.asked_tokens or 0, engine.context

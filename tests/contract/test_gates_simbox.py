@@ -19,6 +19,7 @@ from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
+from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.adapters.toml_files import load_recipe, load_suite, load_workspace
 from anvil_tui.core.gates import FailureClass, GateResult, Suite, Verdict
@@ -44,9 +45,9 @@ class Sim:
         self.socket = reader[reader.index("--socket") + 1]
         self.gpus = ChildGpuReader(reader, 5.0, clock)
         containers = DockerReader(self.url, 10)
-        self.conductor = Conductor(
-            GateParts(OpenAIClient(time.monotonic), HttpEngineReader(clock), containers, self.gpus, clock)
-        )
+        chat, media = OpenAIClient(time.monotonic), MediaFolder(folder / "gates" / "media")
+        parts = GateParts(chat, HttpEngineReader(clock), containers, self.gpus, clock, media=media)
+        self.conductor = Conductor(parts)
         held = BoxFile(folder / "state").read().serve_in(workspace.roles[0].name)
         assert held is not None
         recipe = load_recipe(folder / "recipes" / f"{held.recipe_id}.toml")

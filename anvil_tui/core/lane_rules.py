@@ -30,7 +30,7 @@ HIT_SHARE = 0.8
 
 OFF_NOMINAL = 0.02
 QUEUED_SAMPLES = 2
-"""One sample that shows a waiting request may be the moment of its arrival."""
+"""One reading that shows a waiting request may be the moment of its arrival."""
 
 MAX_TOLD = 3
 
@@ -148,17 +148,18 @@ def output_state(
     return "not forced", f"answers of {min(known):,} to {max(known):,} tokens, {asked:,} asked"
 
 
-def notes_of(shape: Shape, recipe: Recipe, row: LaneRow, queued_samples: int) -> list[str]:
-    """What a reader of the row must know, from what the engine showed meanwhile."""
+def notes_of(shape: Shape, recipe: Recipe, row: LaneRow, readings: int, queued: int) -> list[str]:
+    """What a reader of the row must know; of `readings` of the engine meanwhile, `queued` showed a queue."""
     promised, notes = recipe.envelope.concurrency, []
     waited = f"up to {row.waiting_peak} requests waited in the engine"
     if shape.streams > promised:
         notes.append(f"C{shape.streams} is above the recipe's concurrency {promised}")
-    if queued_samples >= QUEUED_SAMPLES:
+    if queued >= QUEUED_SAMPLES:
         within = f" although C{shape.streams} is within the recipe's concurrency {promised}"
         notes.append(waited + ("" if shape.streams > promised else within))
     if row.running_peak is None:
-        notes.append("queue and KV use are unknown: the engine showed no metrics")
+        why = "no reading fell into the lane" if readings else "the engine showed no metrics"
+        notes.append(f"queue and KV use are unknown: {why}")
     elif row.running_peak > shape.streams:
         notes.append(f"other requests ran meanwhile: {row.running_peak} at once, {shape.streams} were ours")
     if row.preempted:

@@ -171,11 +171,11 @@ SHAPE = Shape(4, 4096, "unique", 8, 256)
 
 
 def test_a_queue_within_the_promised_concurrency_is_said() -> None:
-    assert notes_of(SHAPE, recipe(concurrency=4), row(waiting_peak=3), 2) == [
+    assert notes_of(SHAPE, recipe(concurrency=4), row(waiting_peak=3), 9, 2) == [
         "up to 3 requests waited in the engine although C4 is within the recipe's concurrency 4"
     ]
-    assert notes_of(SHAPE, recipe(concurrency=4), row(waiting_peak=1), 1) == [], "one reading may be an arrival"
-    assert notes_of(SHAPE, recipe(concurrency=2), row(waiting_peak=2), 9) == [
+    assert notes_of(SHAPE, recipe(concurrency=4), row(waiting_peak=1), 9, 1) == [], "one reading may be an arrival"
+    assert notes_of(SHAPE, recipe(concurrency=2), row(waiting_peak=2), 9, 9) == [
         "C4 is above the recipe's concurrency 2",
         "up to 2 requests waited in the engine",
     ]
@@ -183,15 +183,16 @@ def test_a_queue_within_the_promised_concurrency_is_said() -> None:
 
 def test_other_traffic_preemptions_missing_metrics_and_wrong_lengths_are_said() -> None:
     promised = recipe(concurrency=4)
-    assert notes_of(SHAPE, promised, row(running_peak=7), 0) == [
+    assert notes_of(SHAPE, promised, row(running_peak=7), 9, 0) == [
         "other requests ran meanwhile: 7 at once, 4 were ours"
     ]
-    assert "no metrics" in notes_of(SHAPE, promised, row(running_peak=None), 0)[0]
-    assert notes_of(SHAPE, promised, row(preempted=2), 0) == ["2 preemptions"]
-    assert notes_of(SHAPE, promised, row(prompt_tokens=spread(4000)), 0) == [
+    assert "no metrics" in notes_of(SHAPE, promised, row(running_peak=None), 0, 0)[0]
+    assert "no reading fell into the lane" in notes_of(SHAPE, promised, row(running_peak=None), 9, 0)[0]
+    assert notes_of(SHAPE, promised, row(preempted=2), 9, 0) == ["2 preemptions"]
+    assert notes_of(SHAPE, promised, row(prompt_tokens=spread(4000)), 9, 0) == [
         "prompts of 4,000 tokens, nominal 4,096"
     ]
-    assert notes_of(SHAPE, promised, row(prompt_tokens=spread(4050)), 0) == []
+    assert notes_of(SHAPE, promised, row(prompt_tokens=spread(4050)), 9, 0) == []
 
 
 # rules

@@ -246,7 +246,7 @@ class _Work:
         return self.load.run(lane, on_done, self._stopped)
 
     def _stopped(self) -> bool:
-        """Asked all the time while a lane runs. An answer that takes long was a pause: nobody listened meanwhile."""
+        """Asked all the time while a lane runs. An answer that takes long was a pause: nobody listened."""
         began = self.session.clock.monotonic_s()
         gone = self.session.cancelled()
         self.paused = self.paused or self.session.clock.monotonic_s() - began > PAUSE_S
@@ -296,11 +296,12 @@ class _Work:
             loop="burst" if shape.burst else "closed", nominal_tokens=shape.tokens, output=output, cache=cache,
             error_ms=error_ms, failed=lambda answer: not self._judge(answer, shape).ok,
         )  # fmt: skip
-        row = replace(
-            row, running_peak=watch.running_peak, waiting_peak=watch.waiting_peak, kv_peak=watch.kv_peak,
-            preempted=watch.preempted,
-        )  # fmt: skip
-        notes = lane_rules.notes_of(shape, self.session.target.recipe, row, watch.queued)
+        if watch.running_peak:  # 0: the lane was over between two readings, so that they tell nothing of it
+            row = replace(
+                row, running_peak=watch.running_peak, waiting_peak=watch.waiting_peak, kv_peak=watch.kv_peak,
+                preempted=watch.preempted,
+            )  # fmt: skip
+        notes = lane_rules.notes_of(shape, self.session.target.recipe, row, watch.readings, watch.queued)
         if len(run.answers) < shape.requests:
             notes.insert(0, f"cut short after {len(run.answers)} of {shape.requests} requests")
         return replace(row, notes=(*(n for n in (why_cache, why_output) if n and good), *notes))

@@ -88,6 +88,7 @@ def open_box(directory: Path) -> Box:
         suites=lambda: load_suites(directory / "gates"),
         client_key=lambda: keys()[0],
         mount_source=lambda source: mount_source(directory, source),
+        bundles=open_bundles(directory),
     )
 
 

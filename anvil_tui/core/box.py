@@ -176,6 +176,7 @@ class KvCapacity:
 
     `tokens` is the total over data-parallel ranks. `per_request_tokens` is the longest one request may
     use where the engine says so apart. `inconsistent` is a sentence when the engine's own figures disagree.
+    `at` is when the engine said so (UTC, ISO 8601).
     """
 
     tokens: int | None
@@ -184,6 +185,7 @@ class KvCapacity:
     per_rank_bytes: int | None = None
     reported_windows: float | None = None
     inconsistent: str = ""
+    at: str | None = None
 
     def windows(self, context_tokens: int | None) -> float | None:
         """Complete configured windows the pool holds: tokens / context. None when either is unknown.

@@ -12,6 +12,8 @@ from datetime import UTC
 from typing import Any
 
 from anvil_tui.core.box import MIB, Backend, Engine, Gpu, GpuSnapshot, KvCapacity
+from anvil_tui.core.capacity import Capacity, capacity_json, capacity_of, capacity_text
+from anvil_tui.core.holding import words
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.text import clean
 from anvil_tui.core.times import parse_time, utc_text, with_zone
@@ -39,6 +41,7 @@ def status_json(world: World) -> dict[str, Any]:
         "rollbacks": {n: {**asdict(r), "ready": r.ready} for n, r in world.rollbacks.items()},
         "operations": [{**asdict(o), "state": o.state} for o in world.operations[-5:]],
         "recipes": {"usable": sum(f.recipe is not None for f in world.recipes), "errors": _recipe_errors(world)},
+        "qualified": {name: asdict(h) for name, h in sorted(world.qualified.items())},
         "problems": list(world.problems),
     }
 
@@ -78,6 +81,7 @@ def _serve_json(world: World, s: Serve) -> dict[str, Any]:
         "recipe": s.recipe.id if s.recipe else None,
         "record": asdict(s.record) if s.record else None,
         "engine": _reading(world, s.engine, "engine"),
+        "capacity": capacity_json(serve_capacity(world, s)),
         "rate_per_s": trail.rate if trail else None,
     }
 
@@ -90,6 +94,7 @@ def status_lines(world: World) -> list[str]:
     lines += _section("Gateway", _gateway(world))
     lines += _section("Serves", _serves(world))
     lines += _section("Rollback", _rollbacks(world))
+    lines += _section("Qualified", _qualified(world))
     lines += _section("Problems", iter(world.problems or ("none",)))
     return [clean(line, 400) for line in lines]
 
@@ -192,6 +197,7 @@ def _serves(world: World) -> Iterator[str]:
         yield f"    {_lights(s.lights)}; in flight {_text(s.in_flight)}"
         if s.engine.value is not None:
             yield f"    {_engine(world, s.engine.value, s)}"
+            yield f"    {capacity_text(serve_capacity(world, s))}"
 
 
 def _lights(lights: Lights) -> str:
@@ -207,16 +213,29 @@ def _engine(world: World, engine: Engine, serve: Serve) -> str:
     rate = "n/a" if trail is None or trail.rate is None else f"{trail.rate:.1f}/s"
     counts = f"running {_text(engine.running)}, waiting {_text(engine.waiting)}"
     context = f"context {_text(engine.context_tokens)}"
-    return f"{counts}, KV used {kv}, {context}, {_pool(engine.capacity, engine.context_tokens)}, progress {rate}"
+    return f"{counts}, KV used {kv}, {context}, {_pool(engine.capacity)}, progress {rate}"
 
 
-def _pool(capacity: KvCapacity | None, context: int | None) -> str:
-    if capacity is None or capacity.tokens is None:
+def _pool(kv: KvCapacity | None) -> str:
+    if kv is None or kv.tokens is None:
         return "KV pool n/a"
-    windows = capacity.windows(context)
-    said = f"{windows:.2f} windows" if windows is not None else "windows n/a"
-    odd = f", inconsistent: {capacity.inconsistent}" if capacity.inconsistent else ""
-    return f"KV pool {capacity.tokens} tokens ({capacity.source}, {said}{odd})"
+    rank = f", {_mib(kv.per_rank_bytes)} MiB a rank" if kv.per_rank_bytes is not None else ""
+    return f"KV pool {kv.tokens:,} tokens ({kv.source}, {kv.at or 'time n/a'}{rank})"
+
+
+def serve_capacity(world: World, s: Serve) -> Capacity:
+    """Configured, resident and measured concurrency of one serve, by the exact recipe that made it."""
+    digest = s.record.recipe_digest if s.record else s.recipe.digest() if s.recipe else ""
+    return capacity_of(s.recipe, s.engine.value, world.proven.get(digest, ()))
+
+
+def _qualified(world: World) -> Iterator[str]:
+    if not world.qualified:
+        yield "evidence not read"
+    yield from (f"{name}: {words(h)}" for name, h in sorted(world.qualified.items()) if h.state != "never")
+    never = sum(h.state == "never" for h in world.qualified.values())
+    if never:
+        yield f"{never} recipes never qualified"
 
 
 def _rollbacks(world: World) -> Iterator[str]:

@@ -12,11 +12,15 @@ from enum import StrEnum
 from typing import Literal
 
 from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
+from anvil_tui.core.capacity import Proven
 from anvil_tui.core.engine_log import LoadPhase
+from anvil_tui.core.holding import Holding
 from anvil_tui.core.journal import OperationView
+from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.progress import Trail
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.workspace import Workspace
 
 OPERATION_LABEL, RECIPE_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe", "anvil.recipe-digest"
@@ -172,6 +176,8 @@ class World:
     By container id: `trails` holds what was learnt of each engine over several readings, `loads` where a load
     is in its log. `stored` holds the exact recipes of recorded serves by digest; `images` the local image id
     of a pinned reference (None = not here); `source_errors` why a file of the state could not be read.
+    `qualified` is the newest qualification of each recipe (absent = evidence not read yet); `proven`, by recipe
+    digest, what its lanes measured; `loads_kept` what earlier loads took.
     """
 
     workspace: Workspace
@@ -192,6 +198,10 @@ class World:
     images: Mapping[str, str | None] = field(default_factory=dict)
     source_errors: Mapping[str, str] = field(default_factory=dict)
     suites: tuple[str, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    loads_kept: tuple[MeasuredLoad, ...] = ()
+    qualified: Mapping[str, Holding] = field(default_factory=dict)
+    proven: Mapping[str, tuple[Proven, ...]] = field(default_factory=dict)
     operations: tuple[OperationView, ...] = ()
     lease: Lease | None = None
     serves: tuple[Serve, ...] = ()

@@ -19,7 +19,7 @@ from anvil_tui.ports import (
     GpuReader,
     HostReader,
 )
-from anvil_tui.ports.operations import BoxStore, OperationStore, WriteRight
+from anvil_tui.ports.operations import BoxStore, BundleStore, OperationStore, WriteRight
 from anvil_tui.service.gates.conductor import Conductor
 
 
@@ -44,6 +44,7 @@ class Box:
     suites: Callable[[], tuple[SuiteFile, ...]]
     client_key: Callable[[], str]
     mount_source: Callable[[str], str]
+    bundles: BundleStore | None = None
 
     def gateway_url(self, path: str = "") -> str:
         return f"http://{self.workspace.gateway.bind}{path}"

@@ -13,6 +13,7 @@ from anvil_tui.core.progress import advance
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.serves import Seat, seat_of
+from anvil_tui.core.times import utc_text
 from anvil_tui.core.world import World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader
 from anvil_tui.service.store import Store
@@ -52,11 +53,14 @@ class EngineProbe:
         engine = self._engines.read(seat.recipe.engine, seat.port)
         now_s = self._clock.monotonic_s()
         phase = None
+        if engine.capacity:
+            engine = replace(engine, capacity=replace(engine.capacity, at=utc_text(self._clock.utc())))
         if engine.http != "ready":
             phase = self._phase(container, seat)
         elif engine.capacity is None or _may_fall_back(seat):
             start = self._start_up(container, seat)
-            engine = replace(engine, capacity=engine.capacity or start.pool, gpu_layers=start.layers)
+            pool = replace(start.pool, at=container.started_at) if start.pool else None
+            engine = replace(engine, capacity=engine.capacity or pool, gpu_layers=start.layers)
         self._store.change(lambda w: _changed(w, container, engine, phase, now_s))
         return True
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, TypeVar
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.history import push_gpus
 from anvil_tui.core.journal import OperationView
+from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, Lease, LogView, RecipeFile, World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader, GatewayReader, GpuReader, HostReader
 from anvil_tui.service.engine_probe import ENGINE_S, EngineProbe
 from anvil_tui.service.log_follow import LogFollow
 from anvil_tui.service.loop import Loop
+from anvil_tui.service.pasts import Pasts
 from anvil_tui.service.store import Store
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOST_S, CONTAINERS_S, GATEWAY_S = 5.0, 2.0, 1.0
-JOURNAL_S, FILES_S, IMAGES_S = 0.5, 2.0, 15.0
+JOURNAL_S, FILES_S, IMAGES_S, EVIDENCE_S = 0.5, 2.0, 15.0, 15.0
 STOP_S = 1.8
 FIRST_GPU_S = 10.0
 
@@ -46,6 +49,9 @@ class Sources:
     lease: Callable[[], Lease | None]
     recipes: Callable[[], tuple[RecipeFile, ...]]
     suites: Callable[[], tuple[str, ...]] = lambda: ()
+    waivers: Callable[[], tuple[Waiver, ...]] = lambda: ()
+    loads: Callable[[], tuple[MeasuredLoad, ...]] = lambda: ()
+    evidence: Callable[[World], Mapping[str, object]] = lambda world: {}
 
     @classmethod
     def of(cls, box: Box) -> Sources:
@@ -53,7 +59,15 @@ class Sources:
             gpus=box.gpus, host=box.host, containers=box.containers, engines=box.engines, gateway=box.gateway,
             record=box.store.read, stored=box.store.kept_recipes, operations=box.operations.views,
             lease=box.lease.holder, recipes=box.recipes, suites=lambda: tuple(s.id for s in box.suites()),
+            waivers=box.store.waivers, loads=box.store.loads, evidence=evidence_of(box),
         )  # fmt: skip
+
+
+def evidence_of(box: Box) -> Callable[[World], Mapping[str, object]]:
+    if box.bundles is None:
+        return lambda world: {}
+    pasts = Pasts(box.bundles)
+    return lambda world: pasts.fields(world, box.suites())
 
 
 class Probes:
@@ -77,6 +91,7 @@ class Probes:
                 ("operations", JOURNAL_S, self._operations),
                 ("files", FILES_S, self._files),
                 ("images", IMAGES_S, self._images),
+                ("evidence", EVIDENCE_S, self._evidence),
             )
         }
 
@@ -111,6 +126,7 @@ class Probes:
         while self._src.gpus.read().at_s is None and self._clock.monotonic_s() < until:
             self._clock.sleep(0.02)
         self._gpus()
+        self._evidence()
         return self.store.world
 
     def follow(self, container_id: str | None) -> None:
@@ -126,7 +142,7 @@ class Probes:
             self._follow.start()
 
     def poke(self, *names: str) -> None:
-        """Ask these sources again at once: gpus, host, containers, gateway, operations, files, images."""
+        """Ask these loops again at once: gpus, host, containers, gateway, operations, files, images, evidence."""
         for name in names:
             self._loops[name].poke()
 
@@ -205,7 +221,7 @@ class Probes:
         self._complain("operations", "")
         before = self.store.world
         if lease != before.lease or _ended(views) != _ended(before.operations):
-            self.poke("containers", "gateway", "files")
+            self.poke("containers", "gateway", "files", "evidence")
         self.store.update(operations=views, lease=lease)
         return True
 
@@ -215,6 +231,7 @@ class Probes:
         calls: tuple[tuple[str, Callable[[], object]], ...] = (
             ("record", self._src.record), ("stored", self._src.stored),
             ("recipes", self._src.recipes), ("suites", self._src.suites),
+            ("waivers", self._src.waivers), ("loads_kept", self._src.loads),
         )  # fmt: skip
         for name, call in calls:
             try:
@@ -243,6 +260,17 @@ class Probes:
                 return False
         self._complain("images", "")
         self.store.update(images=found)
+        return True
+
+    def _evidence(self) -> bool:
+        """What earlier qualifications say of what is there now."""
+        try:
+            fields = self._src.evidence(self.store.world)
+        except (AnvilError, OSError) as error:
+            self._complain("evidence", str(error))
+            return False
+        self._complain("evidence", "")
+        self.store.update(**fields)
         return True
 
     def _tend_engines(self) -> None:

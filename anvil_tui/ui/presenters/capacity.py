@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from anvil_tui.core.box import Engine, KvCapacity
-from anvil_tui.core.recipe import Figure, Recipe
+from datetime import tzinfo
+
+from anvil_tui.core.box import Engine
+from anvil_tui.core.capacity import Capacity, proven_text
+from anvil_tui.core.status import serve_capacity
+from anvil_tui.core.times import parse_time
 from anvil_tui.core.world import Phase, Serve, World
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import state_note
@@ -12,7 +16,6 @@ from anvil_tui.ui.text import NA, bar, gib, literal, number
 
 _LABEL = 9
 _VALUE = 14
-MEASURED = "measured concurrency"
 
 
 def focus(world: World, view: View) -> Serve | None:
@@ -24,17 +27,16 @@ def focus(world: World, view: View) -> Serve | None:
 def panel(world: World, view: View, width: int, height: int) -> Panel:
     serve = focus(world, view)
     if serve is None:
-        known = world.containers.ok
-        words = "n/a: no engine runs." if known else "unknown: containers were not read."
+        words = "n/a: no engine runs." if world.containers.ok else "unknown: containers were not read."
         return Panel("KV capacity", tuple(sentence(words, width, "dim")))
     note = state_note(serve.engine, world.now_s)
     title = f"KV capacity  {literal(serve.name, 120)}"
-    engine = serve.engine.value
+    engine, known = serve.engine.value, serve_capacity(world, serve)
     rows = [
-        _pool(engine, serve, width),
-        _context(engine, serve, width),
+        _pool(known, serve, view.zone, width),
+        _context(known, width),
         _use(engine, serve, width),
-        *_three(engine, serve, width),
+        *_three(known, width),
         *_extra(engine, width),
     ]
     return Panel(title, tuple(rows), note)
@@ -44,23 +46,31 @@ def _labelled(label: str, value: str, tail: list[Cell], width: int) -> Row:
     return spread([left(label, _LABEL, "dim"), right(value, _VALUE), Cell("  "), *tail], [], width)
 
 
-def _pool(engine: Engine | None, serve: Serve, width: int) -> Row:
-    kv = engine.capacity if engine else None
-    if kv is None:
+def _pool(known: Capacity, serve: Serve, zone: tzinfo | None, width: int) -> Row:
+    if not known.pool_source:
         declared = serve.recipe.kv.pool_tokens if serve.recipe else None
         why = f"recipe says {declared:,}" if declared else "the engine has not said"
         return _labelled("pool", NA, [Cell(why, "dim")], width)
-    return _labelled("pool", number(kv.tokens, "tok"), [Cell(literal(kv.source, 60), "dim")], width)
+    tail = [Cell(literal(known.pool_source, 60), "dim")]
+    if at := _clock(known.pool_at, zone):
+        tail.append(Cell(f" {at}", "dim"))
+    return _labelled("pool", number(known.pool_tokens, "tok"), tail, width)
 
 
-def _context(engine: Engine | None, serve: Serve, width: int) -> Row:
-    told = engine.context_tokens if engine else None
-    asked = serve.recipe.envelope.context_tokens if serve.recipe else None
+def _clock(at: str | None, zone: tzinfo | None) -> str:
+    """Day and minute in the console's zone, whose name the header shows."""
+    moment = parse_time(at)
+    return "" if moment is None else f"{moment.astimezone(zone):%m-%d %H:%M}"
+
+
+def _context(known: Capacity, width: int) -> Row:
+    """What the engine reports; what the recipe asks for stands beside it and is never taken for resident."""
+    told, asked, longest = known.context_tokens, known.recipe_context, known.longest_request
     tail: list[Cell] = []
     if told is not None and asked is not None and told != asked:
         tail = [Cell(f"recipe says {asked:,}", "bad")]
-    elif engine and engine.capacity and engine.capacity.per_request_tokens not in (None, told):
-        tail = [Cell(f"longest request {engine.capacity.per_request_tokens:,}", "dim")]
+    elif longest is not None and longest != told:
+        tail = [Cell(f"longest request {longest:,}", "warn" if told and longest < told else "dim")]
     if told is None and asked is not None:
         tail = [Cell(f"recipe says {asked:,}", "dim")]
     return _labelled("context", number(told, "tok"), tail, width)
@@ -101,33 +111,27 @@ def _count(value: int | None) -> str:
     return NA if value is None else str(value)
 
 
-def _three(engine: Engine | None, serve: Serve, width: int) -> list[Row]:
+def _three(known: Capacity, width: int) -> list[Row]:
     """Configured, resident, measured: in this order, each under its own word."""
-    configured = f"C{serve.recipe.envelope.concurrency}" if serve.recipe else NA
-    figure = measured(serve.recipe)
-    value = literal(figure.value, 60) if figure else f"{NA} (never gated)"
+    configured = NA if known.configured is None else f"C{known.configured}"
+    windows = NA if known.windows is None else f"{known.windows:.2f}"
     names = [left("", _LABEL), left("configured", 11, "faint"), left("resident", 9, "faint")]
     values = [
         left("windows", _LABEL, "dim"),
         left(configured, 11, "strong"),
-        left(_windows(engine, serve), 9, "strong"),
-        Cell(value, "strong" if figure else "dim"),
+        left(windows, 9, "warn" if known.windows is not None and known.windows < 1 else "strong"),
+        *_measured(known),
     ]
     return [spread([*names, Cell("measured", "faint")], [], width), spread(values, [], width)]
 
 
-def _windows(engine: Engine | None, serve: Serve) -> str:
-    kv: KvCapacity | None = engine.capacity if engine else None
-    context = engine.context_tokens if engine else None
-    if context is None and serve.recipe:
-        context = serve.recipe.envelope.context_tokens
-    windows = kv.windows(context) if kv else None
-    return NA if windows is None else f"{windows:.2f}"
-
-
-def measured(recipe: Recipe | None) -> Figure | None:
-    figures = recipe.figures if recipe else ()
-    return next((f for f in figures if f.name.replace("_", " ").lower() == MEASURED), None)
+def _measured(known: Capacity) -> list[Cell]:
+    """By lanes of this very recipe, the longest prompt first; a figure of its record is marked as such."""
+    if known.proven:
+        return joined([[Cell(proven_text(p), "strong")] for p in known.proven])
+    if known.recorded:
+        return [Cell(f"{NA} (record: {literal(known.recorded, 60)})", "dim")]
+    return [Cell(f"{NA} (never gated)", "dim")]
 
 
 def _extra(engine: Engine | None, width: int) -> list[Row]:

@@ -23,7 +23,7 @@ from anvil_tui.core.matching import VARIABLES, Arm
 from anvil_tui.core.plan import Plan
 from anvil_tui.core.plots import over_what_varies, svg
 from anvil_tui.service.ab import Run, Series, carry_out, failed_tries, plan_run, result, standing
-from anvil_tui.service.arms import arm_of, read_bundle
+from anvil_tui.service.arms import arm_of, sound_bundle
 from anvil_tui.service.box import Box
 from anvil_tui.service.operation import Mode, prepare
 from anvil_tui.service.planning import gather
@@ -115,11 +115,11 @@ def _ab(args: argparse.Namespace, box: Box) -> int:
         if failed:
             return _stopped(series, failed)
     bundles = open_bundles(Path(box.directory))
-    found = result(box, series, lambda name: read_bundle(bundles, name), names)
+    found = result(box, series, lambda name: sound_bundle(bundles, name), names)
     for operation in failed_tries(standing(box, series)):
         print(f"operation {operation} did not end well and was run again", file=sys.stderr)
     arms = [
-        Arm(name, tuple(read_bundle(bundles, i) for i in ids))
+        Arm(name, tuple(sound_bundle(bundles, i) for i in ids))
         for name, ids in ((found.a, found.runs_a), (found.b, found.runs_b))
     ]
     return _show(args, [found], arms)

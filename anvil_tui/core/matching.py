@@ -195,11 +195,19 @@ _OF_A_RUN = frozenset({"container", "gateway", "suite"})
 
 def _repeats(arm: Arm) -> Iterable[FieldRow]:
     first = arm.runs[0].identity
-    for run in arm.runs[1:]:
-        for field in Identity.__dataclass_fields__:
-            if field not in _OF_A_RUN and getattr(run.identity, field) != getattr(first, field):
-                mine, theirs = shown(getattr(first, field)), shown(getattr(run.identity, field))
-                yield FieldRow(field, mine, theirs, "blocking", f"runs of arm {arm.name} are not of one thing")
+    for field in Identity.__dataclass_fields__:
+        if field in _OF_A_RUN or (field in GROUPS["driver"] and first.gpus == ()):
+            continue
+        told = [getattr(run.identity, field) for run in arm.runs]
+        known = [value for value in told if value is not None]
+        other = next((value for value in known if value != known[0]), None)
+        if other is not None:
+            why = f"runs of arm {arm.name} are not of one thing"
+            yield FieldRow(field, shown(known[0]), shown(other), "blocking", why)
+        elif 0 < len(known) < len(told):
+            yield FieldRow(
+                field, shown(known[0]), shown(None), "warning", f"not known of every run of arm {arm.name}"
+            )
 
 
 def order_warnings(a: Arm, b: Arm) -> tuple[str, ...]:

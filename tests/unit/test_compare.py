@@ -215,6 +215,13 @@ def test_runs_of_one_arm_must_be_runs_of_one_thing() -> None:
     assert [(r.field, r.why) for r in found.refusals] == [("image_id", "runs of arm B are not of one thing")]
 
 
+def test_what_only_some_runs_of_an_arm_know_is_a_warning() -> None:
+    some = Arm("B", (run(at=at(1)), run(identity={"docker": None}, at=at(2))))
+    assert fields(compare(Arm("A", (run(at=at(0)),)), some), "warning") == {
+        "docker": "not known of every run of arm B",
+    }  # fmt: skip
+
+
 def test_a_lane_that_one_arm_lacks_is_named_and_the_rest_is_compared() -> None:
     both = run()
     more = run(label="C4 1,000 unique", row={"streams": 4})

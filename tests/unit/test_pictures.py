@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -15,6 +18,8 @@ from anvil_tui.core.gates import FailureClass
 from anvil_tui.core.pictures import facts_told, media_refused, pictures_counted
 from anvil_tui.core.verdicts import OK, Judged, failed
 from anvil_tui.simbox import vision
+from anvil_tui.simbox.dialects.llamacpp import LlamaCpp
+from anvil_tui.simbox.profile import read_profile
 from tests.support import media
 
 SHIPPED = Path(__file__).parents[2] / "gates" / "media"
@@ -260,3 +265,39 @@ def test_the_simulated_model_tells_only_of_pictures_that_reached_it() -> None:
     assert (
         vision.over(both, {"image": 1}) == ("image", 2, 1) and vision.over(both, {"image": 2, "video": 0}) is None
     )
+
+
+# the simulated engines' limits
+
+
+def test_limits_of_media_are_read_from_the_command_line() -> None:
+    def media_of(*words: str) -> object:
+        return dict(read_profile("", ("serve", *words), {}, 0).media)
+
+    vllm = ("--max-model-len", "4096", "--limit-mm-per-prompt")
+    assert media_of(*vllm, '{"image":16,"video":0}') == {"image": 16, "video": 0}
+    assert media_of(*vllm, '{"video":{"count":1,"num_frames":32}}') == {"video": 1}
+    assert media_of(*vllm[:2]) == {}
+    assert media_of("-c", "4096", "--port", "1", "-m", "x.gguf") == {"image": 0, "video": 0}
+    assert media_of("-c", "4096", "--port", "1", "-m", "x.gguf", "--mmproj", "y.gguf") == {"video": 0}
+    assert (
+        "--limit-mm-per-prompt: Value image=16" in read_profile("", ("serve", *vllm, "image=16"), {}, 0).bad_start
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "medium", "status", "said"),
+    [
+        ((), "image", 500, "image input is not supported - hint: if this is unexpected, you may need to provide"),
+        ((), "video", 500, "video input is not supported - hint: if this is unexpected, you may need to provide"),
+        (("--mmproj", "y.gguf"), "video", 400, "Failed to load image or audio file"),
+    ],
+)
+def test_a_llama_shaped_engine_refuses_as_the_real_one(
+    more: tuple[str, ...], medium: str, status: int, said: str
+) -> None:
+    """What llama-server b11669 answers is asserted in tests/real/test_gates_vision.py."""
+    profile = read_profile("", ("-c", "4096", "--port", "1", "-m", "x.gguf", *more), {}, 0)
+    engine: Any = SimpleNamespace(profile=profile)
+    reply = LlamaCpp().media_refused(engine, medium, 1, 0)
+    assert (reply.status, said in json.loads(reply.body)["error"]["message"]) == (status, True)

@@ -166,10 +166,10 @@ class Dialect(ABC):
 
     def _too_much_media(self, engine: Engine, body: Mapping[str, Any]) -> Reply | None:
         above = vision.over(body["messages"], engine.profile.media)
-        return None if above is None or "media_unlimited" in engine.faults else self.media_refused(*above)
+        return None if above is None or "media_unlimited" in engine.faults else self.media_refused(engine, *above)
 
     @abstractmethod
-    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+    def media_refused(self, engine: Engine, medium: str, sent: int, allowed: int) -> Reply:
         """More images or videos than the engine was told to take."""
 
     @abstractmethod

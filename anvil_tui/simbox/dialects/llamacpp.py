@@ -157,7 +157,9 @@ class LlamaCpp(Dialect):
             "meta": meta,
         }
 
-    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+    def media_refused(self, engine: Engine, medium: str, sent: int, allowed: int) -> Reply:
+        if "image" not in engine.profile.media:  # with a projector everything is taken for a picture
+            return self.error(400, "Failed to load image or audio file", "invalid_request_error")
         hint = "hint: if this is unexpected, you may need to provide the mmproj"
         return self.error(500, f"{medium} input is not supported - {hint}", "server_error")
 

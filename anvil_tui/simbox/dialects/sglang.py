@@ -223,7 +223,7 @@ class Sglang(Dialect):
             "max_model_len": engine.context,
         }
 
-    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+    def media_refused(self, engine: Engine, medium: str, sent: int, allowed: int) -> Reply:
         text = f"{medium.capitalize()} count {sent} exceeds limit {allowed} per request."
         return self.error(400, text, "BadRequestError")
 

@@ -179,7 +179,7 @@ class Vllm(Dialect):
             return self.error(400, "Stream options can only be defined when `stream=True`.", "BadRequestError")
         return None
 
-    def media_refused(self, medium: str, sent: int, allowed: int) -> Reply:
+    def media_refused(self, engine: Engine, medium: str, sent: int, allowed: int) -> Reply:
         text = (
             f"At most {allowed} {medium}(s) may be provided in one prompt. "
             "Set `--limit-mm-per-prompt` to increase this limit."

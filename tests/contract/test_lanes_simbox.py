@@ -24,6 +24,7 @@ from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.ports import ContainerSpec, LoadLane, LoadRun
 from anvil_tui.service.gates.conductor import Conductor, GateTarget
 from anvil_tui.service.gates.session import GateParts
+from tests.support.gateway import BINARIES, KEY, rig
 from tests.support.simbox import SimProcess, free_port, until
 
 SCALE = 20.0
@@ -84,8 +85,8 @@ class Bench:
             self.started[key] = self.start(kind, *more, slots=slots)
         return self.started[key]
 
-    def start(self, kind: str, *more: str, slots: int = 4) -> GateTarget:
-        port = free_port()
+    def start(self, kind: str, *more: str, slots: int = 4, port: int = 0) -> GateTarget:
+        port = port or free_port()
         words = (*ARGV[kind], str(slots), "--port", str(port), *more)
         if kind == "llamacpp":
             words = (*words, "-c", str(32_768 * slots))
@@ -219,6 +220,27 @@ def test_a_depth_that_its_answer_does_not_fit_beside_is_refused_before_anything_
     assert "prompts of 40,000" in bench.conductor.unrunnable(suite, target)["g"]
     bare = Conductor(GateParts(None, bench.engines, None, bench.gpus, SystemClock()))  # type: ignore[arg-type]
     assert bare.unrunnable(suite, target)["g"] == "there is no load generator"
+
+
+def test_a_routed_lane_goes_through_the_gateway_and_each_answer_names_the_slot(
+    bench: Bench, tmp_path: Path
+) -> None:
+    with rig(tmp_path, BINARIES["debian"] or BINARIES["index"]) as gateway:
+        slot = gateway.engines.pop("a")
+        slot.close()
+        target = replace(
+            bench.start("vllm", *TELLS["vllm"], port=slot.port),
+            routed_url=f"http://{gateway.settings.bind}/@a", routed_key=KEY,
+        )  # fmt: skip
+        gate = {"kind": "capacity", "streams": (4,), "prompt_tokens": (300,), "completion_tokens": 20,
+                "requests": 12, "routed": True}  # fmt: skip
+        result = bench.run(target, gate)
+        assert (result.verdict, result.rows[0].cache) == (Verdict.PASSED, "cold"), result.reason
+        requests = [o for o in result.observations if o.raw["purpose"] == "request"]
+        assert [o.raw["backend"] for o in requests] == ["a"] * 12
+        wrong = bench.run(replace(target, routed_key="another"), gate)
+    assert (wrong.verdict, wrong.rows) == (Verdict.ERRORED, ()) and "401" in wrong.reason
+    assert KEY not in str(result) and "another" not in str(wrong)
 
 
 class Meanwhile:

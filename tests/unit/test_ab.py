@@ -101,12 +101,11 @@ def test_a_killed_run_is_taken_up_and_those_before_it_are_kept(pair: Pair) -> No
     assert pair.standing() == [("A", 1, True), ("B", 1, False), ("B", 2, False), ("A", 2, False)]
     pair.kill_at = ""
     before = len(pair.ran)
-    ended = pair.go()
-    assert pair.ran[before] == f"resume {pair.world.box.operations.views()[3].id}"
-    assert ended and ended.outcome == "undone", "killed before its decision it goes back"
     assert pair.go() is None
+    assert pair.ran[before] == f"resume {pair.world.box.operations.views()[3].id}"
+    assert len(pair.ran) == before + 3
     assert all(done for _, _, done in pair.standing())
-    assert failed_tries(standing(pair.world.box, pair.series)) == (ended.id,)
+    assert failed_tries(standing(pair.world.box, pair.series)) == ()
 
 
 def test_a_run_that_fails_stops_the_series_is_kept_and_told_and_is_run_again(pair: Pair) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 from anvil_tui import __version__
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(metavar="VERB", title="headless verbs")
     _add_reading(verbs)
     _add_changing(verbs)
+    _add_waive(verbs)
     _add_comparing(verbs)
     _add_operations(verbs)
     _add_setup(verbs)
@@ -81,8 +83,13 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     evidence.add_argument("bundle", nargs="?", default="", metavar="ID|PATH")
     evidence.add_argument("--html", action="store_true", help="report: write the pages too")
     recipes = _verb(verbs, "recipes", "recipes of the workspace", "reading", "recipes")
-    recipes.add_argument("action", choices=("list", "show", "check", "diff"), nargs="?", default="list")
+    recipes.add_argument(
+        "action", choices=("list", "show", "check", "diff", "feasibility"), nargs="?", default="list"
+    )
     recipes.add_argument("recipe", nargs="*")
+    dossier = _verb(verbs, "dossier", "decisions, negatives and way back of a model family", "judging", "dossier")
+    dossier.add_argument("family")
+    dossier.add_argument("--markdown", action="store_true", help="as a document")
 
 
 def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
@@ -156,6 +163,29 @@ def _percent(text: str) -> float:
     if not 0 < band < 50:
         raise argparse.ArgumentTypeError(f"{text!r} is no percentage above 0 and below 50")
     return band
+
+
+def _add_waive(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    waive = _verb(
+        verbs, "waive", "record an exception from the reserve, for one recipe on its GPUs", "judging", "waive"
+    )
+    waive.add_argument("recipe")
+    waive.add_argument("--reserve", type=_mib, required=True, metavar="MIB", help="MiB each GPU must still keep")
+    waive.add_argument("--reason", required=True, help="kept with the record and in evidence")
+    waive.add_argument("--until", type=_day, metavar="DATE", help="last day on which it counts (default: no end)")
+
+
+def _mib(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of MiB of 0 or more")
+    return int(text)
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as why:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date like 2026-12-31") from why
 
 
 def _seconds(text: str) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from anvil_tui.cli.judging import feasibility, held_now, one_recipe
 from anvil_tui.cli.wiring import box_of, open_probes
-from anvil_tui.core.errors import AnvilError, BadFile, NotFound
-from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.errors import AnvilError, NotFound
+from anvil_tui.core.holding import Holding, word
 from anvil_tui.core.status import status_json, status_lines
 from anvil_tui.core.world import RecipeFile
 from anvil_tui.service.box import Box
@@ -34,28 +36,22 @@ def recipes(args: argparse.Namespace) -> int:
     files = box.recipes()
     names = args.recipe or sorted(Path(f.path).stem for f in files)
     if args.action == "list":
-        return _list(args, files)
+        return _list(args, box, files)
+    if args.action == "feasibility":
+        return feasibility(args, box)
     if args.action == "check":
         return _check(args, box, files, names)
     if args.action == "diff":
         return _diff(args, files)
     for name in args.recipe or names:
-        recipe = _one(files, name)
+        recipe = one_recipe(files, name)
         print(recipe.model_dump_json(by_alias=True, indent=2))
     return 0
 
 
-def _one(files: tuple[RecipeFile, ...], name: str) -> Recipe:
-    for f in files:
-        if Path(f.path).stem == name:
-            if f.recipe is None:
-                raise BadFile(f.path, f.error)
-            return f.recipe
-    raise NotFound(f"no recipe {name!r} (have: {', '.join(sorted(Path(f.path).stem for f in files))})")
-
-
-def _list(args: argparse.Namespace, files: tuple[RecipeFile, ...]) -> int:
-    rows = [_row(f) for f in files]
+def _list(args: argparse.Namespace, box: Box, files: tuple[RecipeFile, ...]) -> int:
+    held = held_now(box)
+    rows = [_row(f, held) for f in files]
     if args.json:
         print(json.dumps(rows))
         return 0
@@ -63,12 +59,13 @@ def _list(args: argparse.Namespace, files: tuple[RecipeFile, ...]) -> int:
         if "error" in r:
             print(f"{r['id']:52} ERROR {r['error'].splitlines()[0]}")
         else:
+            shared = "exclusive" if r["exclusive"] else "shared"
             print(f"{r['id']:52} {r['decision']:18} {r['engine']:9} ctx {r['context']:>9,} C{r['concurrency']:<3} "
-                  f"{'exclusive' if r['exclusive'] else 'shared':9} {r['licence']}")  # fmt: skip
+                  f"{shared:9} {r['licence']:14} {r['qualified']}")  # fmt: skip
     return 0
 
 
-def _row(f: RecipeFile) -> dict[str, Any]:
+def _row(f: RecipeFile, held: Mapping[str, Holding]) -> dict[str, Any]:
     if f.recipe is None:
         return {"id": Path(f.path).stem, "error": f.error}
     r = f.recipe
@@ -76,6 +73,8 @@ def _row(f: RecipeFile) -> dict[str, Any]:
         "id": r.id, "decision": str(r.decision.status) if r.decision else "undecided", "engine": str(r.engine),
         "context": r.envelope.context_tokens, "concurrency": r.envelope.concurrency, "exclusive": r.exclusive,
         "licence": r.licence.boundary, "loadable": r.loadable, "digest": r.digest(), "served_name": r.served_name,
+        "qualified": word(held[r.id]) if r.id in held else "n/a",
+        "qualification": asdict(held[r.id]) if r.id in held else None,
     }  # fmt: skip
 
 
@@ -84,7 +83,7 @@ def _check(args: argparse.Namespace, box: Box, files: tuple[RecipeFile, ...], na
     bad_suites = [s for s in box.suites() if s.suite is None]
     for name in names:
         if not any(Path(f.path).stem == name for f in bad):
-            _one(files, name)
+            one_recipe(files, name)
     if args.json:
         print(
             json.dumps(
@@ -101,7 +100,7 @@ def _check(args: argparse.Namespace, box: Box, files: tuple[RecipeFile, ...], na
 def _diff(args: argparse.Namespace, files: tuple[RecipeFile, ...]) -> int:
     if len(args.recipe) != 2:
         raise NotFound("recipes diff needs two recipe ids")
-    left, right = (_flat(_one(files, n).model_dump(mode="json", by_alias=True)) for n in args.recipe)
+    left, right = (_flat(one_recipe(files, n).model_dump(mode="json", by_alias=True)) for n in args.recipe)
     keys = [k for k in sorted({*left, *right}) if left.get(k) != right.get(k)]
     if args.json:
         print(json.dumps({k: [left.get(k), right.get(k)] for k in keys}))

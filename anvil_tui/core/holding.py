@@ -168,7 +168,7 @@ def words(h: Holding) -> str:
     if h.state == "drifted":
         return f"qualified {when}, drifted since: {drift}"
     if h.state == "cannot-tell":
-        return f"qualified {when}; whether it holds cannot be told: {'; '.join(h.untold)}"
+        return f"recorded {when}; whether it holds cannot be told: {'; '.join(h.untold)}"
     return f"qualified {when} and it still holds"
 
 

@@ -9,8 +9,9 @@ from anvil_tui.core.bundle import Identity
 from anvil_tui.core.capacity import Proven
 from anvil_tui.core.errors import Refused
 from anvil_tui.core.gpus import resolve_gpus
-from anvil_tui.core.holding import Holding, Past, holding, newest, proven_for
+from anvil_tui.core.holding import Holding, Past, behaviour, holding, newest, proven_for
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.screening import Ground
 from anvil_tui.core.world import World
 
 
@@ -24,6 +25,15 @@ def proven(world: World, pasts: Sequence[Past]) -> dict[str, tuple[Proven, ...]]
     """By recipe digest, of the workspace's recipes and of those that made the recorded serves."""
     recipes = [*(f.recipe for f in world.recipes if f.recipe), *world.stored.values()]
     return {r.digest(): found for r in recipes if (found := proven_for(r, pasts))}
+
+
+def ground_of(world: World, recipe: Recipe) -> Ground:
+    """What the screen of this recipe stands on now."""
+    held = world.qualified.get(recipe.id)
+    return Ground(
+        world.workspace, world.gpus.value if world.gpus.ok else None, world.now_utc.date(), world.loads_kept,
+        world.waivers, behaviour(held) if held else None,
+    )  # fmt: skip
 
 
 def identity_now(recipe: Recipe, world: World, suites: Mapping[str, str], past: Past | None) -> Identity:

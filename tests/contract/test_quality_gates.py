@@ -179,7 +179,9 @@ def test_a_ladder_tells_every_depth_by_the_engines_own_count(bench: Bench) -> No
         least, most = row["prompt_tokens"]
         assert row["nominal_tokens"] <= least <= most <= row["nominal_tokens"] * 1.1
         assert row["lower_bound"] == pytest.approx(0.05 ** (1 / 12))
-    assert "36/36 found" in result.reason and "2,000: 12/12 (≥ 77.9 %)" in result.reason
+    least, most = rows[1]["prompt_tokens"]
+    assert "36/36 found; tokens (by the engine)" in result.reason
+    assert f"2,000 ({least:,} to {most:,}): 12/12 (≥ 77.9 %)" in result.reason
     asked = {(o.raw["retrieval"], o.raw["position_pct"]) for o in result.observations if "retrieval" in o.raw}
     assert asked == {(r, at) for r in RETRIEVALS for at in (5, 50, 95)}
     assert [e.done for e in bench.events if isinstance(e, GateProgress)][-1] == 36
@@ -205,7 +207,7 @@ def test_a_ladder_that_is_cancelled_keeps_what_it_measured(bench: Bench) -> None
     assert result.verdict is Verdict.CANCELLED
     whole, cut = curve(result)
     assert (whole["nominal_tokens"], whole["asked"], cut["nominal_tokens"]) == (800, 12, 2000)
-    assert 2 <= cut["asked"] < 12 and f"2,000: {cut['right']}/{cut['asked']}" in result.reason
+    assert 2 <= cut["asked"] < 12 and f"): {cut['right']}/{cut['asked']}" in result.reason
 
 
 def test_a_depth_beyond_the_recipe_is_refused_before_anything_starts(bench: Bench) -> None:

@@ -20,7 +20,7 @@ from anvil_tui.core.gates import FailureClass, Gate, Observation, Suite
 from anvil_tui.core.stats import lower_bound
 from anvil_tui.core.verdicts import OK, Judged, check, failed
 from anvil_tui.service.gates import prompts
-from anvil_tui.service.gates.calibrate import at_length, calibrate
+from anvil_tui.service.gates.calibrate import Calibration, Scale, at_length, calibrate, room_for
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, Session, budgets
 
 PLACES = ("harbour", "orchard", "granary", "lighthouse", "quarry", "tannery", "foundry", "chapel")
@@ -109,7 +109,8 @@ class Depth:
     def told(self) -> str:
         bound = f" (≥ {100 * lower_bound(self.right, self.asked):.1f} %)" if self.asked else ""
         lost = f", {self.lost} not judged" if self.lost else ""
-        return f"{self.nominal:,}: {self.right}/{self.asked}{bound}{lost}"
+        seen = f" ({min(self.measured):,} to {max(self.measured):,})" if self.measured else ""
+        return f"{self.nominal:,}{seen}: {self.right}/{self.asked}{bound}{lost}"
 
     def row(self) -> dict[str, Any]:
         return {
@@ -133,7 +134,7 @@ def told(curve: Sequence[Depth]) -> str:
     how = "; ".join(f"more found at {b.nominal:,} than at {a.nominal:,}" for a, b in bent)
     right, asked = sum(d.right for d in curve), sum(d.asked for d in curve)
     points = "; ".join(d.told() for d in curve)
-    return f"{right}/{asked} found; tokens: right ({METHOD}): {points}" + (
+    return f"{right}/{asked} found; tokens (by the engine): right ({METHOD}): {points}" + (
         f"; not monotone: {how}" if bent else ""
     )
 
@@ -177,17 +178,33 @@ def _depth(session: Session, gate: Gate, depth: int) -> Iterator[Finding]:
 
 def _cell(session: Session, gate: Gate, depth: int, item: Lookup, at: int) -> Finding:
     deep = gate.model_copy(update={"prompt_tokens_at_least": depth})
-    room = session.target.recipe.envelope.context_tokens - sum(budgets(gate, session.target.recipe))
-    scale = calibrate(session, deep, item.prompt, kind=f"lookup/{item.retrieval}", tokens=depth)
+    room = room_for(session, gate)
+    kind = f"lookup/{item.retrieval}"
+    scale = calibrate(session, deep, item.prompt, kind=kind, tokens=depth)
 
     def ask(sentences: int) -> tuple[Finding, ChatAnswer]:
         judge: Callable[[ChatAnswer], Judged] = lambda a: check(value_is(a.content, item.answer, case=True))  # noqa: E731
         return session.ask(deep, depth, judge, messages=(prompts.user(item.prompt(sentences)),), stream=True)
 
     finding = at_length(session, deep, scale, room, ask)
+    if (better := _short(depth, finding, scale)) is not None:
+        with session.lock:
+            session.memory[f"scale/{kind}"] = better
+        again = at_length(session, deep, Calibration(kind, better, OK), room, ask)
+        tried = tuple(replace(o, raw={**o.raw, "purpose": "calibration"}) for o in finding.observations)
+        finding = Finding(again.judged, (*tried, *again.observations))
     where = {"retrieval": item.retrieval, "position_pct": at, "nominal_tokens": depth}
     seen = tuple(replace(o, raw={**o.raw, **where}) for o in finding.observations)
     return Finding(finding.judged, seen)
+
+
+def _short(depth: int, finding: Finding, calibration: Calibration) -> Scale | None:
+    """A better scale when a wrong answer came to a prompt that missed its depth: it says nothing of this one."""
+    last = finding.observations[-1] if finding.observations else None
+    if last is None or finding.judged.outcome != "failed" or calibration.scale is None:
+        return None
+    got, units = last.prompt_tokens, last.raw.get("units")
+    return calibration.scale.corrected(units, got) if got and units and got < depth else None
 
 
 def _count(point: Depth, finding: Finding, wrong: Judged) -> Judged:

@@ -179,10 +179,13 @@ def short(text: str) -> str:
 
 
 def behaviour(h: Holding) -> Behaviour | None:
-    """What a qualification says to the screen of feasibility: only one that holds counts."""
-    if h.state == "never":
-        return None
-    name = f"suite {h.suite or 'unknown'}"
+    """What a qualification says to the screen of feasibility: only one that holds counts.
+
+    A record without a suite is no qualification of this box; what it measured stands in the recipe itself.
+    """
     if h.state == "failed":
-        return Behaviour(name, "miss", words(h))
+        return Behaviour(f"suite {h.suite or 'of the record'}", "miss", words(h))
+    if h.state == "never" or not h.suite:
+        return None
+    name = f"suite {h.suite}"
     return Behaviour(name, "pass" if h.state == "holds" else "unproven", words(h))

@@ -102,7 +102,7 @@ def need_of(recipe: Recipe, ground: Ground, uuids: tuple[str, ...], basis: Basis
         context_limit=table.context_limit.amount("context limit") if table.context_limit else None,
         stable_context=table.stable_context.amount("stable context") if table.stable_context else None,
         hard_failures=table.hard_failures,
-        behaviours=_behaviours(recipe, ground),
+        behaviours=_behaviours(recipe, ground, uuids),
     )
 
 
@@ -182,11 +182,15 @@ def _loaded(recipe: Recipe, loads: Sequence[MeasuredLoad]) -> Amount:
     return pool
 
 
-def _behaviours(recipe: Recipe, ground: Ground) -> tuple[Behaviour, ...]:
-    asked = tuple(
-        compared(r.name, r.result.amount(r.name), r.at_least, r.at_most) for r in recipe.feasibility.requirements
-    )
-    return (*asked, ground.qualified) if ground.qualified else asked
+def _behaviours(recipe: Recipe, ground: Ground, uuids: tuple[str, ...]) -> tuple[Behaviour, ...]:
+    """The recipe's recorded results, on the hardware they name; elsewhere they only project."""
+    here = _same_hardware(recipe, ground.snapshot, uuids)
+    asked = []
+    for r in recipe.feasibility.requirements:
+        result = r.result.amount(r.name)
+        counted = result if here or not result.known else replace(result, status="assumed")
+        asked.append(compared(r.name, counted, r.at_least, r.at_most))
+    return (*asked, ground.qualified) if ground.qualified else tuple(asked)
 
 
 # the cards

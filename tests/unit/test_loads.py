@@ -68,6 +68,11 @@ def test_a_way_back_is_not_measured(box: Box) -> None:
     assert [x.recipe for x in box.box.store.loads()] == ["a", "b"]
 
 
+def test_what_is_known_of_a_recipe_s_memory_does_not_make_it_another_recipe() -> None:
+    figure = {"value": 9.0, "unit": "GiB", "status": "measured", "source": "engine log"}
+    assert on_gpu(feasibility={"resident": {"runtime": figure}}).digest() == on_gpu().digest()
+
+
 def test_figures_that_contradict_teach_nothing(box: Box) -> None:
     """O-35: the pool of a hybrid model."""
     box.pool = KvCapacity(

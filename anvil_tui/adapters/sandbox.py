@@ -12,8 +12,8 @@ from anvil_tui.adapters import sandbox_child
 from anvil_tui.core.errors import EffectFailed
 from anvil_tui.ports import Trial
 
-# Two seconds of CPU, and the interpreter's start on a busy box.
-DEADLINE_S = 10.0
+# The child's own limit is two seconds of computing; on a busy box they take longer by the clock.
+DEADLINE_S = 30.0
 _SIGNALLED = "it takes more than 2 s of computing, or too much memory"
 
 
@@ -35,7 +35,7 @@ class ChildSandbox:
                 timeout=DEADLINE_S, env={}, cwd="/",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return Trial(wrong=f"it takes more than {DEADLINE_S:.0f} s")
+            raise EffectFailed(f"the sandbox did not end within {DEADLINE_S:.0f} s") from None
         except OSError as why:
             raise EffectFailed(f"the sandbox cannot be started: {sys.executable}: {why.strerror}") from why
         if ran.returncode < 0:

@@ -46,10 +46,13 @@ def query(script: str, sql: str) -> dict[str, Any]:
     base.set_progress_handler(count, EVERY)
     base.set_authorizer(lambda action, *names: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
     try:
-        rows = base.execute(sql.strip().removesuffix(";")).fetchmany(MAX_ROWS + 1)
+        cursor = base.execute(sql.strip().removesuffix(";"))
+        rows = cursor.fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as why:
         long = f"it takes more than {STEPS:,} steps" if steps > STEPS else str(why)
         return {"wrong": f"the query is refused: {long}"}
+    if cursor.description is None:
+        return {"wrong": "the query is refused: it selects nothing"}
     if len(rows) > MAX_ROWS:
         return {"wrong": f"the query gives more than {MAX_ROWS:,} rows"}
     if any(isinstance(v, bytes) for row in rows for v in row):

@@ -21,9 +21,9 @@ from anvil_tui.core.stats import lower_bound
 from anvil_tui.core.verdicts import OK, Judged, check, failed
 from anvil_tui.service.gates import prompts
 from anvil_tui.service.gates.calibrate import Calibration, Scale, at_length, calibrate, room_for
+from anvil_tui.service.gates.puzzles import PLACES
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, Session, budgets
 
-PLACES = ("harbour", "orchard", "granary", "lighthouse", "quarry", "tannery", "foundry", "chapel")
 PEOPLE = ("Aldous", "Berit", "Cosmo", "Delia", "Edmund", "Freya", "Gideon", "Hedda")
 ALONE = "Reply with the {} alone."
 

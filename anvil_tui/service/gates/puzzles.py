@@ -23,7 +23,7 @@ _WORDS = ("amber", "basket", "candle", "desert", "engine", "forest", "garden", "
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_PLACES = ("harbour", "orchard", "granary", "lighthouse", "quarry", "tannery", "foundry", "chapel")
+PLACES = ("harbour", "orchard", "granary", "lighthouse", "quarry", "tannery", "foundry", "chapel")
 _RANKS = ("first", "second", "third", "fourth", "fifth")
 
 
@@ -122,7 +122,7 @@ class Conversation:
 def conversation(seed: str, n: int) -> Conversation:
     """Six codes in three turns, one corrected once, one twice; asked at the end for three of them."""
     pick = random.Random(f"recall/{seed}/{n}")
-    once, twice, never, *others = pick.sample(_PLACES, 6)
+    once, twice, never, *others = pick.sample(PLACES, 6)
     first, codes = [once, twice, never, others[0]], {p: code(pick) for p in (once, twice, never, *others)}
     pick.shuffle(first)
     again, last, mended = code(pick), code(pick), code(pick)

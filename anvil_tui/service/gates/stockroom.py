@@ -16,9 +16,8 @@ from anvil_tui.core.chat import ToolCall
 from anvil_tui.core.tool_calls import decoded_arguments
 from anvil_tui.core.verdicts import shown
 from anvil_tui.service.gates.prompts import Message, function_tool
-from anvil_tui.service.gates.puzzles import END
+from anvil_tui.service.gates.puzzles import END, PLACES
 
-PLACES = ("harbour", "orchard", "granary", "lighthouse", "quarry", "tannery", "foundry", "chapel")
 _PLACE = {"type": "string", "description": "Name of the place"}
 
 TOOLS: tuple[Message, ...] = (

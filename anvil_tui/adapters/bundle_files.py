@@ -77,9 +77,14 @@ class BundleFolders:
 
 
 def _in(folder: Path, operation: str) -> Iterator[BundleAt]:
-    names = {path.name for path in folder.iterdir() if path.is_file()}
-    prefixes = sorted({found[1] or "" for name in names if (found := _PART.fullmatch(name))})
-    for prefix in prefixes:
+    parts: dict[str, list[Path]] = {}
+    for path in folder.iterdir():
+        if (found := _PART.fullmatch(path.name)) and path.is_file():
+            parts.setdefault(found[1] or "", []).append(path)
+    for prefix, paths in sorted(parts.items()):
         serve = prefix.rstrip("-")
         base = operation or folder.name
-        yield BundleAt(f"{base}/{serve}" if serve else base, str(folder), prefix, prefix + MANIFEST in names)
+        stats = [path.stat() for path in paths]
+        mark = max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats)
+        complete = any(path.name == prefix + MANIFEST for path in paths)
+        yield BundleAt(f"{base}/{serve}" if serve else base, str(folder), prefix, complete, mark)

@@ -76,10 +76,10 @@ def proven_for(recipe: Recipe, pasts: Iterable[Past]) -> tuple[Proven, ...]:
 
 def newest(recipe_id: str, pasts: Iterable[Past]) -> Past | None:
     mine = [p for p in pasts if p.identity.recipe == recipe_id]
-    return max(mine, key=lambda p: _moment(p.at), default=None)
+    return max(mine, key=lambda p: moment(p.at), default=None)
 
 
-def _moment(text: str) -> float:
+def moment(text: str) -> float:
     """A date is the beginning of its day; a text that is no time stands before every other."""
     try:
         at = parse_time(text if "T" in text or " " in text else f"{text}T00:00:00Z")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from anvil_tui.core.gate_kinds import DEEP, LANES
 from anvil_tui.core.lanes import LaneRow
 
 JOURNAL_VERSION = 1
@@ -51,7 +52,7 @@ class StepView:
 @dataclass(frozen=True, slots=True)
 class GateView:
     """`verdict` is `pending` or `running` before there is one. `recipe` is whose serve it judges; `rows` are the
-    lane rows that are complete so far."""
+    lane rows that are complete so far, `started_at` is when it began last."""
 
     id: str
     kind: str
@@ -62,6 +63,7 @@ class GateView:
     elapsed_s: float | None = None
     recipe: str = ""
     rows: tuple[LaneRow, ...] = ()
+    started_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def _next(view: OperationView, record: Record) -> OperationView:
                 changed = replace(changed, pid=d["pid"], outcome=None, ended_at=None, why="", residue=())
             return _with_note(changed, record.step, str(d.get("text", ""))) if record.step else changed
         case "gate":
-            return _with_gate(view, d)
+            return _with_gate(view, d, record.at)
         case "decide":
             return replace(view, decision=d["way"], decision_why=str(d.get("why", "")))
         case "end":
@@ -192,12 +194,12 @@ def _with_note(view: OperationView, step: str, text: str) -> OperationView:
     return replace(view, steps=steps, undo_steps=undo)
 
 
-def _with_gate(view: OperationView, d: Mapping[str, Any]) -> OperationView:
+def _with_gate(view: OperationView, d: Mapping[str, Any], at: str) -> OperationView:
     old = next((g for g in view.gates if g.id == d["id"]), GateView(d["id"], d.get("kind", "")))
     new = replace(
         old, kind=d.get("kind", old.kind), verdict=d.get("verdict", "running"), done=d.get("done", old.done),
         of=d.get("of", old.of), reason=d.get("reason", ""), elapsed_s=d.get("elapsed_s"),
-        rows=_rows(old.rows, d),
+        rows=_rows(old.rows, d), started_at=at if _begins(d) else old.started_at,
     )  # fmt: skip
     if all(g.id != new.id for g in view.gates):
         return replace(view, gates=(*view.gates, new))
@@ -208,16 +210,24 @@ def _rows(have: tuple[LaneRow, ...], d: Mapping[str, Any]) -> tuple[LaneRow, ...
     """A gate that begins anew has no rows yet."""
     if d.get("row"):
         return (*have, _ROW.validate_python(d["row"]))
-    return () if d.get("verdict") == "running" and not d.get("done") else have
+    return () if _begins(d) else have
+
+
+def _begins(d: Mapping[str, Any]) -> bool:
+    return d.get("verdict") == "running" and not d.get("done")
 
 
 def usual_s(gate: GateView, earlier: Iterable[OperationView]) -> float | None:
-    """Median seconds that this gate took on the same recipe, over its newest passes; None = it never passed."""
+    """Median seconds that this gate took on the same recipe, over its newest passes; None = it never passed.
+
+    A lane that runs counts requests; one that has ended is one of one.
+    """
     took = [
         g.elapsed_s
         for view in earlier
         for g in view.gates
-        if (g.id, g.kind, g.of, g.recipe) == (gate.id, gate.kind, gate.of, gate.recipe)
+        if (g.id, g.kind, g.recipe) == (gate.id, gate.kind, gate.recipe)
+        and (g.of == gate.of or gate.kind in LANES | DEEP)
         and g.verdict == "passed"
         and g.elapsed_s is not None
     ]

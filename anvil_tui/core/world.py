@@ -14,7 +14,7 @@ from typing import Literal
 from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
 from anvil_tui.core.capacity import Proven
 from anvil_tui.core.engine_log import LoadPhase
-from anvil_tui.core.holding import Holding
+from anvil_tui.core.holding import Holding, Past
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.progress import Trail
@@ -177,7 +177,8 @@ class World:
     is in its log. `stored` holds the exact recipes of recorded serves by digest; `images` the local image id
     of a pinned reference (None = not here); `source_errors` why a file of the state could not be read.
     `qualified` is the newest qualification of each recipe (absent = evidence not read yet); `proven`, by recipe
-    digest, what its lanes measured; `loads_kept` what earlier loads took.
+    digest, what its lanes measured; `loads_kept` what earlier loads took. `pasts` are the bundles that can be read,
+    `broken_bundles` says of the others, by id, why not.
     """
 
     workspace: Workspace
@@ -202,6 +203,8 @@ class World:
     loads_kept: tuple[MeasuredLoad, ...] = ()
     qualified: Mapping[str, Holding] = field(default_factory=dict)
     proven: Mapping[str, tuple[Proven, ...]] = field(default_factory=dict)
+    pasts: tuple[Past, ...] = ()
+    broken_bundles: Mapping[str, str] = field(default_factory=dict)
     operations: tuple[OperationView, ...] = ()
     lease: Lease | None = None
     serves: tuple[Serve, ...] = ()

@@ -60,12 +60,16 @@ class OperationStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BundleAt:
-    """Where one bundle lies. Its files begin with `prefix`; not `complete` = its manifest was never written."""
+    """Where one bundle lies. Its files begin with `prefix`; not `complete` = its manifest was never written.
+
+    `mark` is another one when a file of it was written again.
+    """
 
     id: str
     folder: str
     prefix: str
     complete: bool
+    mark: tuple[int, int] = (0, 0)
 
 
 class BundleStore(Protocol):

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from anvil_tui.core.errors import EffectFailed
+from anvil_tui.core.errors import BadFile, EffectFailed
 from anvil_tui.core.gates import GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.plan import Step
+from anvil_tui.ports.operations import OperationStore
 from anvil_tui.service.deeds import Seen
 from anvil_tui.service.evidence import Basis, basis_of, suite_digest, write_evidence
 from anvil_tui.service.gates.conductor import suite_passed
@@ -113,12 +114,25 @@ def _kept(run: Run, under_test: Mapping[str, Any]) -> dict[str, GateResult]:
     if text is None:
         return {}
     try:
-        stored = json.loads(text)
-        results = _RESULTS.validate_python(stored["results"]) if stored["under_test"] == under_test else []
+        stored, results = _parsed(text)
     except (ValueError, KeyError, TypeError, ValidationError) as why:
         run.journal.append("note", text=f"{KEPT} cannot be read, all gates run again: {why}"[:300])
         return {}
-    return {r.gate: r for r in results}
+    return {r.gate: r for r in results} if stored == under_test else {}
+
+
+def _parsed(text: str) -> tuple[Mapping[str, Any], list[GateResult]]:
+    stored = json.loads(text)
+    return stored["under_test"], _RESULTS.validate_python(stored["results"])
+
+
+def kept_results(store: OperationStore, operation: str) -> tuple[GateResult, ...]:
+    """Results of the gates that have ended while an operation runs them; BadFile when they cannot be read."""
+    text = store.read_kept(operation, KEPT)
+    try:
+        return tuple(_parsed(text)[1]) if text is not None else ()
+    except (ValueError, KeyError, TypeError, ValidationError) as why:
+        raise BadFile(f"{operation}/{KEPT}", str(why)[:300]) from None
 
 
 def serve_args(run: Run, container_id: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Earlier qualifications, read from their bundles once each: a bundle never changes."""
+"""Earlier qualifications, read from their bundles once each, and again when a file of one was written again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anvil_tui.core.gates import SuiteFile
 from anvil_tui.core.holding import Past, past_of
 from anvil_tui.core.present import holdings, proven
 from anvil_tui.core.world import World
-from anvil_tui.ports.operations import BundleStore
+from anvil_tui.ports.operations import BundleAt, BundleStore
 from anvil_tui.service.evidence import read_bundle, suite_digest
 
 
@@ -18,28 +18,30 @@ class Pasts:
 
     def __init__(self, bundles: BundleStore) -> None:
         self._bundles = bundles
-        self._read: dict[tuple[str, str], Past] = {}
+        self._read: dict[BundleAt, Past | str] = {}
         self.broken: dict[str, str] = {}
 
     def all(self) -> tuple[Past, ...]:
-        found: list[Past] = []
-        broken: dict[str, str] = {}
-        for at in self._bundles.all():
-            key = (at.folder, at.prefix)
-            if key not in self._read and at.complete:
-                try:
-                    self._read[key] = past_of(read_bundle(self._bundles, at))
-                except AnvilError as why:
-                    broken[at.id] = str(why)
-            if key in self._read:
-                found.append(self._read[key])
-        self.broken = broken
-        return tuple(found)
+        known = {at: self._read[at] if at in self._read else self._one(at) for at in self._bundles.all()}
+        self._read = known
+        self.broken = {at.id: told for at, told in known.items() if isinstance(told, str)}
+        return tuple(told for told in known.values() if isinstance(told, Past))
+
+    def _one(self, at: BundleAt) -> Past | str:
+        if not at.complete:
+            return "partial: its manifest was never written"
+        try:
+            return past_of(read_bundle(self._bundles, at))
+        except (AnvilError, OSError) as why:
+            return str(why)
 
     def fields(self, world: World, suites: tuple[SuiteFile, ...]) -> Mapping[str, object]:
-        """What the world keeps of them: `qualified` and `proven`."""
+        """What the world keeps of them."""
         pasts = self.all()
-        return {"qualified": holdings(world, pasts, digests(suites)), "proven": proven(world, pasts)}
+        return {
+            "qualified": holdings(world, pasts, digests(suites)), "proven": proven(world, pasts), "pasts": pasts,
+            "broken_bundles": dict(self.broken),
+        }  # fmt: skip
 
 
 def digests(suites: tuple[SuiteFile, ...]) -> dict[str, str]:

@@ -64,7 +64,7 @@ def test_a_mapped_file_has_a_user_and_after_its_end_none(tmp_path: Path, shared:
 def test_an_open_file_that_is_not_mapped_is_in_use(tmp_path: Path, shared: Path) -> None:
     with shared.open("rb"):
         (seen,) = [f for f in host(tmp_path).shared_files(None).value or () if f.name == shared.name]
-        assert os.getpid() in seen.users
+        assert seen.users and os.getpid() in seen.users
 
 
 def test_shared_memory_of_a_process_that_is_gone_is_unknown(tmp_path: Path) -> None:

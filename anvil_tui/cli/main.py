@@ -134,7 +134,7 @@ def _add_comparing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     ab.add_argument("b", metavar="SERVE_B")
     ab.add_argument("--suite", required=True, help="a suite with lanes")
     ab.add_argument("--runs", type=_count, default=4, metavar="N", help="runs an arm (default 4)")
-    ab.add_argument("--id", type=_word, default="", help="the name by which it is taken up again")
+    ab.add_argument("--id", type=_word, help="the name by which it is taken up again")
     ab.add_argument("--yes", action="store_true", help="run what is left of it without asking")
     for verb in (made, ab):
         verb.add_argument("--metric", default="decode", help="the primary metric (default decode)")

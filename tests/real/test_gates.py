@@ -6,6 +6,7 @@ Fixtures from the session's set-up: `llama_rootfs` (unpacked root with llama-ser
 # ruff: noqa: E501
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -135,6 +136,44 @@ def test_a_needle_is_measured_by_the_engine_and_smollm2_does_not_find_it_exactly
     assert (needle.verdict, last.failure) == (Verdict.FAILED, FailureClass.CHECK)
 
 
+def test_the_protocol_of_a_real_engine(smol: Llama) -> None:
+    """O-70 on a real engine: refused with both numbers, and alive after it. Stop, cut and Responses as they come."""
+    gates = ({"kind": k} for k in ("responses", "stop", "length", "overlong", "liveness", "container-state"))
+    results = run(smol, suite(*gates))
+    assert [(r.gate, r.verdict, r.reason) for r in results.values() if r.verdict is not Verdict.PASSED] == []
+    assert f"tokens asked, {CONTEXT} allowed" in results["overlong"].reason
+    made = next(o for o in results["overlong"].observations if o.raw["status"] == 400)
+    assert made.raw["outcome"] == "ok" and made.excerpt.startswith('{"error"')
+    assert "visible_answer_budget_exhausted" in results["length"].reason
+    assert [o.raw["stream"] for o in results["responses"].observations] == [False, True]
+
+
+def test_a_long_answer_is_forced_and_counted_by_a_real_engine(smol: Llama) -> None:
+    shape = {"kind": "client-shape", "prompt_tokens_at_least": 120, "completion_tokens": 24}
+    result = run(smol, suite(shape))["client-shape"]
+    seen = result.observations[-1]
+    assert (result.verdict, seen.completion_tokens, seen.raw["finish_reason"]) == (Verdict.PASSED, 24, "length")
+    assert 120 <= (seen.prompt_tokens or 0) <= 180
+
+
+def test_the_grammar_holds_where_the_model_does_not(smol: Llama) -> None:
+    """A small model may write another value; what it writes is held to the schema all the same."""
+    result = run(smol, suite({"kind": "json-schema"}))["json-schema"]
+    assert "schema_violated" not in result.reason
+    assert set(json.loads(result.observations[0].excerpt)) == {"room", "celsius", "mode", "valves"}
+
+
+def test_smollm2_names_a_code_that_was_not_asked_for(smol: Llama) -> None:
+    result = run(smol, suite({"kind": "needle-absent", "prompt_tokens_at_least": 160}))["needle-absent"]
+    assert (result.verdict, result.failures) == (Verdict.FAILED, (FailureClass.CHECK,))
+    assert "expected 'absent'" in result.reason
+
+
+def test_a_model_that_cannot_think_is_not_taken_for_one(smol: Llama) -> None:
+    result = run(smol, suite({"kind": "thinking", "thinking": "on"}))["thinking"]
+    assert (result.verdict, "no reasoning channel" in result.reason) == (Verdict.FAILED, True)
+
+
 def test_another_name_or_context_is_not_this_serve(smol: Llama) -> None:
     only = suite({"kind": "identity"})
     assert "serves tiny, not other" in run(smol, only, served_name="other")["identity"].reason
@@ -193,8 +232,11 @@ def qwen(llama_rootfs: Path, models_dir: Path, tmp_path_factory: pytest.TempPath
         yield made
 
 
-def test_a_model_that_can_call_tools_passes_them_whole_and_streamed(qwen: Llama) -> None:
+def test_a_model_that_can_call_tools_passes_them_whole_streamed_and_behind_a_long_prompt(qwen: Llama) -> None:
+    long = {"kind": "tools", "id": "long", "prompt_tokens_at_least": 300, "repeat": 2, "parallel": 2}
+    asked = suite({"kind": "streaming-tools", "repeat": 2}, {"kind": "json-schema"}, long)
     assert suite_passed(list(run(qwen, shipped("tools"), key=None).values()))
-    streamed = run(qwen, suite({"kind": "streaming-tools", "repeat": 2}), key=None)["streaming-tools"]
-    assert (streamed.verdict, streamed.passed) == (Verdict.PASSED, 2)
-    assert streamed.observations[0].ttft_visible_s is not None
+    results = run(qwen, asked, key=None)
+    assert [(r.gate, r.verdict, r.reason) for r in results.values() if r.verdict is not Verdict.PASSED] == []
+    assert results["streaming-tools"].observations[0].ttft_visible_s is not None
+    assert sorted(o.prompt_tokens or 0 for o in results["long"].observations)[-2] >= 300

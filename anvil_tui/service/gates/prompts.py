@@ -115,7 +115,7 @@ class StopCase:
 
 def stop_case(seed: str) -> StopCase:
     last = random.Random(seed).randrange(4, 9)
-    asked = user("Count from 1 to 20, separated by commas.")
+    asked = user("Count from 1 to 100, separated by commas.")
     return StopCase((asked,), str(last + 1), tuple(str(n) for n in range(1, last + 1)))
 
 
@@ -130,7 +130,7 @@ COUNT_ON = (
 def sum_case(seed: str) -> tuple[str, str]:
     """(question, the whole right answer); two numbers that a little thought adds up."""
     pick = random.Random(seed)
-    a, b = pick.randrange(112, 489), pick.randrange(112, 489)
+    a, b = pick.randrange(12, 49), pick.randrange(12, 49)
     return f"What is {a} + {b}? Reply with the number alone.", str(a + b)
 
 

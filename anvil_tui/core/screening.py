@@ -241,24 +241,26 @@ def lines(f: Feasible) -> list[str]:
     out = [f"{f.recipe}: {f.cls}", f"  why      {s.why}", f"  reserve  {reserve}"]
     out += [f"  waiver   {waiver_text(f.waiver)}"] if f.waiver else []
     out += [f"  note     {f.note}"] if f.note else []
-    out += [f"  {_heap_line(h)}" for h in s.heaps]
-    out += [f"  part     {_amount_line(p)}" for p in s.parts]
+    out += [f"  card     {h.card}: {heap_text(h)}" for h in s.heaps]
+    out += [f"  part     {amount_text(p)}" for p in s.parts]
     out += [f"  requires {b.text}: {b.outcome}" for b in s.behaviours]
     out += [f"  unknown  {a.name}: {a.source}" for a in s.load_bearing_unknowns]
     return [*out, "  this screen authorises no promotion"]
 
 
-def _heap_line(h: Heap) -> str:
+def heap_text(h: Heap) -> str:
+    """One card's size, margins and most tokens."""
     low, high = h.margin
     most = "n/a" if h.max_tokens[0] is None else f"{h.max_tokens[0]:,}"
     most += "" if h.max_tokens[0] == h.max_tokens[1] or h.max_tokens[1] is None else f" to {h.max_tokens[1]:,}"
     return (
-        f"card     {h.card}: {mib(h.capacity.low)}; left {_range(low, high)}, beside the reserve "
+        f"{mib(h.capacity.low)}; left {_range(low, high)}, beside the reserve "
         f"{_range(*h.policy_margin)}; tokens at most {most}"
     )
 
 
-def _amount_line(a: Amount) -> str:
+def amount_text(a: Amount) -> str:
+    """One part of the need, with its standing and source."""
     size = "unknown" if a.low is None else _range(a.low, a.high)
     return f"{a.name}: {size}, {a.status}" + (f" ({a.source}{', ' + a.at if a.at else ''})" if a.source else "")
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from anvil_tui.adapters.toml_files import load_recipes
 from anvil_tui.core.box import MIB, Backend, Container, Engine, Gateway, Gpu, GpuGrant, GpuSnapshot, KvCapacity
+from anvil_tui.core.capacity import Proven
 from anvil_tui.core.errors import AnvilError, Refused
+from anvil_tui.core.holding import Drift, Holding, State
 from anvil_tui.core.journal import GateView, OperationView, StepView
 from anvil_tui.core.plan import Intent, Plan, Step
 from anvil_tui.core.progress import Trail
@@ -142,6 +144,19 @@ def with_containers(world: World, *more: Container) -> World:
     return derive(replace(world, containers=Reading.known(have, NOW_S, "docker")))
 
 
+def standings() -> dict[str, Holding]:
+    """393K holds, the 524K was qualified under another driver, the 499K failed, all others never were."""
+    states: dict[str, State] = {CANDIDATE: "holds", INCUMBENT: "drifted", "glm53-499k-c4": "failed"}
+    days = {CANDIDATE: at(4000), INCUMBENT: "2026-08-31T09:00:00Z", "glm53-499k-c4": "2026-09-01T17:00:00Z"}
+    moved = (Drift("driver", "577.10", "580.95.05"),)
+    return {
+        name: Holding(name, states[name], f"{days[name][:10]}-qualify/{cid(name)[:12]}", days[name], "promotion",
+                      moved if states[name] == "drifted" else ())
+        if name in states else Holding(name, "never")
+        for name in recipes()
+    }  # fmt: skip
+
+
 @cache
 def calm(read_only: bool = False, kind: str = "lab") -> World:
     """393K serves, 524K is the exact rollback, both cards full, nothing runs."""
@@ -159,6 +174,7 @@ def calm(read_only: bool = False, kind: str = "lab") -> World:
         record=BoxRecord(7, serves, {"primary": RoleRecord("primary", cid(now.id), (cid(back.id),))}),
         recipes=recipe_files(), images={r.image.ref: "sha256:1" for r in known.values()},
         suites=("promotion", "smoke"), operations=(qualified(), promoted()), events=EVENTS,
+        qualified=standings(), proven={now.digest(): (Proven(1, 304_491, 3, "1040-qualify/x", at(4000)),)},
         log=LogView(cid(now.id), LOG, 0),
     )  # fmt: skip
     return derive(world)

@@ -195,14 +195,28 @@ class TestCapacity:
         text = said(capacity.panel, worlds.calm())
         assert "pool        393,216 tok  engine log 11:02" in text and "KV 9.2 GiB a rank" in text
         assert "configured resident measured" in text
-        assert "windows  C1         1.00     n/a (never gated)" in text
+        assert "windows  C1         1.00     C1 at 304,491" in text
+        ungated = said(capacity.panel, replace(worlds.calm(), proven={}))
+        assert "windows  C1         1.00     n/a (never gated)" in ungated
 
-    def test_measured_comes_from_the_recipe_s_own_figure(self) -> None:
-        world = worlds.calm()
+    def test_a_pool_smaller_than_the_context_promises_no_window(self) -> None:
+        """O-102: 73,472 of 131,072 tokens: 0.56 windows, and that is the longest request."""
+        known = worlds.recipes()[worlds.CANDIDATE]
+        kv = KvCapacity(73_472, "SGLang log: max_total_num_tokens", 73_472, at="2026-09-02T10:00:09Z")
+        engine = worlds.engine(known, capacity=kv, context_tokens=131_072)
+        world = replace(
+            worlds.calm(), engines={worlds.cid(known.id): Reading.known(engine, worlds.NOW_S, "http")}, proven={}
+        )
+        text = said(capacity.panel, derive(world), width=77)
+        assert "0.56" in text and "73,472 tok  SGLang log: max_total_num_tokens 09-02 10:00" in text
+        assert "recipe says 393,216" in text
+
+    def test_the_recipe_s_own_figure_is_a_record_and_no_measurement(self) -> None:
+        world = replace(worlds.calm(), proven={})
         serving = next(s for s in world.serves if s.name == worlds.CANDIDATE)
         other = replace(serving, recipe=worlds.recipes()[worlds.INCUMBENT])
         world = replace(world, serves=(other,))
-        assert "C2 at 206,630 prompt tokens each" in said(capacity.panel, world, width=77)
+        assert "n/a (record: C2 at 206,630 prompt tokens each)" in said(capacity.panel, world, width=77)
 
     @pytest.mark.parametrize(
         ("change", "text"),

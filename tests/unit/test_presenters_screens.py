@@ -254,6 +254,26 @@ class TestRecipes:
         assert "393,216" in text and "C1" in text and "2 all" in text
         assert "rejected    glm53-499k-c4" in text
 
+    def test_list_says_whether_the_last_qualification_holds(self) -> None:
+        wide = words(recipes.list_panel(worlds.calm(), VIEW, 97, 30)).splitlines()
+        said = {name: next(w for w in wide if name in w) for name in ("393k-c1", "524k-k5", "499k-c4", "exl3-r10")}
+        assert "holds 09-02" in said["393k-c1"] and "drifted 08-31" in said["524k-k5"]
+        assert "failed 09-01" in said["499k-c4"] and "never" in said["exl3-r10"]
+        unread = words(recipes.list_panel(replace(worlds.calm(), qualified={}), VIEW, 57, 30))
+        assert "n/a" in unread and "never" not in unread
+
+    def test_detail_says_what_drifted(self) -> None:
+        text = words(recipes.detail_panel(worlds.calm(), replace(VIEW, recipe=worlds.INCUMBENT), 97, 60))
+        assert "driver was 577.10, is 580.95.05" in text.replace("\n" + " " * 13, "")
+
+    def test_detail_has_feasibility_per_rank(self) -> None:
+        """2,101 MiB were left after work, the reserve is 3,072: -971 on each card, and the waiver is named."""
+        text = words(recipes.detail_panel(worlds.calm(), replace(VIEW, recipe=worlds.CANDIDATE), 117, 60))
+        assert "feasibility  verified-by-waiver" in text
+        assert text.count("left 2,101 MiB, beside the reserve -971 MiB") == 2
+        assert "reserve      3,072 MiB a card, 0 MiB by waiver" in text
+        assert "runtime and graphs: unknown" in text
+
     def test_a_file_that_cannot_be_used_says_why(self) -> None:
         bad = RecipeFile("recipes/x.toml", None, "recipes/x.toml:3: enigne: unknown key, do you mean engine?")
         world = replace(worlds.calm(), recipes=(bad,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anvil_tui.core.box import MIB, Gpu
+from anvil_tui.core.waivers import in_force
 from anvil_tui.core.world import Serve, World
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import gpu_limit_s, state_note
@@ -112,10 +113,13 @@ def throttled(gpu: Gpu) -> list[Cell]:
 def reserve(world: World, gpu: Gpu) -> list[Cell]:
     """The reserve that counts here, and in words when free memory is below it."""
     owners = owners_of(world, gpu)
-    rule = owners[0].recipe.reserve if owners and owners[0].recipe else None
+    serve = owners[0] if owners else None
+    recipe = serve.recipe if serve else None
     box_mib = world.workspace.policies.reserve_mib
-    asked = rule.needed_mib(box_mib) if rule else box_mib
-    waived = f", waived {rule.waived_on:%m-%d}" if rule and rule.waived_on else ""
+    asked = recipe.reserve.needed_mib(box_mib) if recipe else box_mib
+    grant = serve.container.gpus.uuids if serve else ()
+    waiver = in_force(recipe, grant, world.waivers, world.now_utc.date(), box_mib) if recipe else None
+    waived = f", waived {waiver.at[5:10]}" if waiver else ""
     cells = [Cell("reserve ", "dim"), Cell(f"{asked:,}", "text")]
     if gpu.free_bytes is not None and gpu.free_bytes < asked * MIB:
         return [*cells, Cell(f" SHORT {asked - gpu.free_bytes // MIB:,}{waived}", "warn" if waived else "bad")]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anvil_tui.core.recipe import Recipe, Status
+from anvil_tui.core.screening import Feasible
 from anvil_tui.core.world import RecipeFile, World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters import feasible
 from anvil_tui.ui.presenters.cells import (
     BLANK,
     Cell,
@@ -32,6 +36,7 @@ _DECISIONS: dict[Status, Tone] = {
 }
 
 _LICENCES = {"unrestricted": "free", "noncommercial": "noncomm", "evaluation": "eval", "unreviewed": "unread"}
+_MARKS = {"unrestricted": "free", "noncommercial": "NC", "evaluation": "eval", "unreviewed": "?"}
 _WIDE = 84
 
 
@@ -64,10 +69,17 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
 
 
 def _head(width: int) -> Row:
-    context = right("context", 11 if width >= _WIDE else 8, "faint")
-    tail = [context, right("C", 5, "faint"), right("GPUs", 6, "faint"), left("  licence", 9, "faint")]
-    engine = [left("engine", 9, "faint")] if width >= _WIDE else []
-    return spread([left("  decision", 14, "faint"), Cell("recipe", "faint")], [*engine, *tail], width)
+    if width >= _WIDE:
+        tail = [
+            left("engine", 9, "faint"), right("context", 11, "faint"), right("C", 5, "faint"),
+            right("GPUs", 6, "faint"), left("  qualified", 17, "faint"), left("licence", 7, "faint"),
+        ]  # fmt: skip
+    else:
+        tail = [
+            right("context", 8, "faint"), right("C", 5, "faint"), left("  qualif.", 10, "faint"),
+            left("lic.", 5, "faint"),
+        ]  # fmt: skip
+    return spread([left("  decision", 14, "faint"), Cell("recipe", "faint")], tail, width)
 
 
 def line(world: World, file: RecipeFile, width: int) -> Row:
@@ -81,23 +93,28 @@ def line(world: World, file: RecipeFile, width: int) -> Row:
     status, tone = _decision(recipe)
     running = any(s.container.running and s.recipe and s.recipe.id == recipe.id for s in world.serves)
     mark = Cell(f"{glyphs.OK} ", "good") if running else Cell("  ")
-    tail = _columns(recipe, width)
+    tail = _columns(world, recipe, width)
     room = width - 14 - sum(len(c.text) for c in tail)
     name = left(literal(recipe.id), max(8, room - 1), "text" if recipe.loadable else "dim")
     return spread([mark, left(status, 12, tone), name], tail, width, recipe.id)
 
 
-def _columns(recipe: Recipe, width: int) -> list[Cell]:
-    shape = recipe.envelope
-    licence: Tone = "dim" if recipe.licence.boundary == "unrestricted" else "warn"
-    engine = [left(str(recipe.engine), 9, "dim")] if width >= _WIDE else []
+def _columns(world: World, recipe: Recipe, width: int) -> list[Cell]:
+    """Everything but decision and name; a narrow list leaves engine, GPUs and days to the detail."""
+    shape, wide = recipe.envelope, width >= _WIDE
+    boundary = recipe.licence.boundary
+    licence: Tone = "dim" if boundary == "unrestricted" else "warn"
+    held, tone = feasible.state_cell(world, recipe, dated=wide)
+    if not wide:
+        return [
+            right(_thousands(shape.context_tokens), 8), right(f"C{shape.concurrency}", 5),
+            left(f"  {held}", 10, tone), left(_MARKS[boundary], 5, licence),
+        ]  # fmt: skip
     return [
-        *engine,
-        right(number(shape.context_tokens) if engine else _thousands(shape.context_tokens), 11 if engine else 8),
-        right(f"C{shape.concurrency}", 5),
-        right(_gpus(recipe), 6, "dim"),
-        left(f"  {_LICENCES[recipe.licence.boundary]}", 9, licence),
-    ]
+        left(str(recipe.engine), 9, "dim"), right(number(shape.context_tokens), 11),
+        right(f"C{shape.concurrency}", 5), right(_gpus(recipe), 6, "dim"), left(f"  {held}", 17, tone),
+        left(_LICENCES[boundary], 7, licence),
+    ]  # fmt: skip
 
 
 def _thousands(tokens: int) -> str:
@@ -129,11 +146,15 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
     if file.recipe is None:
         return Panel(literal(file.path, 200), tuple(sentence(literal(file.error, 2000), width, "bad")))
     recipe = file.recipe
-    rows = [*_main(recipe, width), *_decisions(recipe, width), *_figures(recipe, width)]
+    found = feasible.screened(world, recipe)
+    rows = [
+        *_main(world, recipe, found, width), *feasible.section(found, width), *_decisions(recipe, width),
+        *_figures(recipe, width),
+    ]  # fmt: skip
     return Panel(literal(recipe.id, 200), tuple(rows))
 
 
-def _main(recipe: Recipe, width: int) -> list[Row]:
+def _main(world: World, recipe: Recipe, found: Feasible, width: int) -> list[Row]:
     shape = recipe.envelope
     gpus = ", ".join(recipe.gpus.select) or "none"
     held = "exclusive: holds the whole box" if recipe.exclusive else "shares the box"
@@ -144,12 +165,14 @@ def _main(recipe: Recipe, width: int) -> list[Row]:
     )
     waived = f", waived {recipe.reserve.waived_on}: {recipe.reserve.waiver}" if recipe.reserve.waived_on else ""
     size = f", {gib(recipe.model.bytes)}" if recipe.model.bytes else ""
-    pairs: list[tuple[str, str]] = [
+    pairs: list[tuple[str, str | Sequence[Cell]]] = [
         ("title", literal(recipe.title, 400) or "none"),
         ("served name", literal(recipe.served_name, 400)),
         ("envelope", f"{envelope}; {media}"),
         ("GPUs", f"{literal(gpus, 400)}, tensor parallel {recipe.gpus.tensor_parallel}; {held}"),
         ("reserve", literal(f"{recipe.reserve.mib_per_gpu:,} MiB per GPU{waived}", 1000)),
+        ("feasibility", [feasible.class_cell(found)]),
+        ("qualified", [feasible.qualified(world.qualified.get(recipe.id))]),
         ("engine", f"{recipe.engine}, KV {recipe.kv.type}, speculation {literal(speculation, 200)}"),
         ("model", literal(f"{recipe.model.repo} {recipe.model.revision}{size}", 400)),
         ("image", literal(recipe.image.ref, 400)),

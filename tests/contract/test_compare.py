@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,33 +16,22 @@ import pytest
 
 from anvil_tui.adapters.docker_engine import DockerControl
 from anvil_tui.adapters.journal_file import OperationFolders
-from anvil_tui.adapters.load_generator import ChildLoadGenerator
 from anvil_tui.cli.main import main
 from anvil_tui.cli.wiring import open_box
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.redact import redact
-from anvil_tui.ports import ContainerSpec, LoadLane, LoadRun
+from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.evidence import basis_of, write_evidence
 from anvil_tui.service.gates.conductor import Conductor, GateTarget
 from anvil_tui.service.gates.session import GateParts
+from tests.support.load import CalmGenerator
 from tests.support.simbox import SimProcess, free_port, until
 
 SCALE = 10.0
 SPEC = "glm53-flash-exl3-k3-dflash2-k5-fp8-tp2-524k-vision-xgfix"
 PLAIN = "glm53-flash-exl3-k3-nospec-fp8-tp2-524k-vision-xgfix"
 LANE = {"id": "depth", "kind": "depth-sweep", "prompt_tokens": (500,), "completion_tokens": 30, "requests": 5}
-
-
-class Generator(ChildLoadGenerator):
-    """The real one; whether this machine was quiet is no matter here."""
-
-    def run(self, lane: LoadLane, on_done: Callable[[int], None], cancelled: Callable[[], bool]) -> LoadRun:
-        run = super().run(lane, on_done, cancelled)
-        return replace(run, instrument=replace(run.instrument, invalid=""))
-
-    def error_ms(self, streams: int) -> tuple[float, float]:
-        return 0.0, 0.0
 
 
 class Arms:
@@ -55,8 +43,13 @@ class Arms:
         self.control = DockerControl(self.sim.workspace.containers.url)
         self.image = next(iter(self.box.containers.list())).image_ref
         parts = GateParts(
-            self.box.chat, self.box.engines, self.box.containers, self.box.gpus, self.box.clock, load=Generator()
-        )
+            self.box.chat,
+            self.box.engines,
+            self.box.containers,
+            self.box.gpus,
+            self.box.clock,
+            load=CalmGenerator(),
+        )  # fmt: skip
         self.conductor = Conductor(parts)
         self.store = OperationFolders(folder / "state" / "operations", redact)
 

@@ -5,6 +5,7 @@ Facts are asserted, never times: the instrument's own complaints about this mach
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +17,15 @@ from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
-from anvil_tui.adapters.load_generator import ChildLoadGenerator
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.core.gates import FailureClass, GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.lanes import Spread
 from anvil_tui.core.recipe import EngineKind, Recipe
-from anvil_tui.ports import ContainerSpec, LoadLane, LoadRun
+from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor, GateTarget
 from anvil_tui.service.gates.session import GateParts
 from tests.support.gateway import BINARIES, KEY, rig
+from tests.support.load import CalmGenerator
 from tests.support.simbox import SimProcess, free_port, until
 
 SCALE = 20.0
@@ -35,17 +36,6 @@ ARGV = {
     "llamacpp": ("-m", "/m.gguf", "--metrics", "--alias", "tiny", "-np"),
 }  # fmt: skip
 TELLS = {"vllm": ("--enable-prompt-tokens-details",), "sglang": ("--enable-cache-report",), "llamacpp": ()}
-
-
-class Generator(ChildLoadGenerator):
-    """The real one; whether this machine was quiet is no matter here."""
-
-    def run(self, lane: LoadLane, on_done: Callable[[int], None], cancelled: Callable[[], bool]) -> LoadRun:
-        run = super().run(lane, on_done, cancelled)
-        return replace(run, instrument=replace(run.instrument, invalid=""))
-
-    def error_ms(self, streams: int) -> tuple[float, float]:
-        return 0.0, 0.0
 
 
 def recipe(kind: str) -> Recipe:
@@ -72,7 +62,7 @@ class Bench:
                 DockerReader(url),
                 self.gpus,
                 clock,
-                load=Generator(),
+                load=CalmGenerator(),
             )
         )
         self.started: dict[tuple[object, ...], GateTarget] = {}
@@ -90,6 +80,7 @@ class Bench:
         words = (*ARGV[kind], str(slots), "--port", str(port), *more)
         if kind == "llamacpp":
             words = (*words, "-c", str(32_768 * slots))
+        self.sim.fault("slow_load", factor="0.05", next="1")
         made = self.control.create(ContainerSpec(f"{kind}-{port}", self.image, words))
         self.control.start(made)
         until(lambda: self.engines.read(EngineKind(kind), port).http == "ready", f"{kind} is ready")
@@ -290,3 +281,20 @@ def test_a_lane_is_cancelled_inside_and_what_it_measured_is_kept(bench: Bench) -
     (row,) = result.rows
     assert 1 <= row.requests < 12 and row.failed == 0
     assert row.notes[0] == f"cut short after {row.requests} of 12 requests"
+
+
+def test_a_row_that_a_pause_fell_into_is_measured_anew(bench: Bench) -> None:
+    target = bench.serve("vllm", *TELLS["vllm"])
+    began, pauses = Meanwhile(lambda: None), list[int]()
+
+    def cancelled() -> bool:
+        if began.done and not pauses:
+            pauses.append(1)
+            threading.Event().wait(1.2)  # the operator's pause: nobody reads what the load generator says
+        return False
+
+    result = bench.run(target, LONG, began, cancelled)
+    assert (pauses, result.verdict) == ([1], Verdict.PASSED), result.reason
+    (row,) = result.rows
+    assert (row.requests, row.failed, row.cache) == (12, 0, "cold")
+    assert len([o for o in result.observations if o.raw["purpose"] == "request"]) == 12

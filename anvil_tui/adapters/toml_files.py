@@ -31,7 +31,6 @@ from anvil_tui.core.world import RecipeFile
 
 MAX_BYTES = 1024 * 1024
 WORKSPACE_FILE = "anvil.toml"
-STARTER_SUITES = ("smoke", "promotion", "vision")
 _MODELS: dict[str, type[Table]] = {RECIPE_SCHEMA: Recipe, SUITE_SCHEMA: Suite, WORKSPACE_SCHEMA: Workspace}
 _BOM = b"\xef\xbb\xbf"
 
@@ -111,16 +110,20 @@ def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = 
 
 
 def write_workspace(directory: Path) -> tuple[Path, ...]:
-    """Make a workspace: anvil.toml, recipes/, gates/ with pictures, state/ with a client key. Returns the files.
+    """Make a workspace: anvil.toml, recipes/, gates/ with the ready-made suites, state/ with a client key.
 
-    BadFile, with nothing written, when any of them exists.
+    Returns the files. BadFile, with nothing written, when any of them exists.
     """
     starter = files("anvil_tui.starter")
     contents: dict[str, str | bytes] = {
         WORKSPACE_FILE: starter.joinpath("anvil.toml").read_text(),
         "recipes/TEMPLATE.txt": starter.joinpath("recipe.toml").read_text(),
-        **{f"gates/{name}.toml": starter.joinpath(f"{name}.toml").read_text() for name in STARTER_SUITES},
-        **{f"gates/media/{part.name}": part.read_bytes() for part in starter.joinpath("media").iterdir()},
+        **{
+            f"{folder}/{part.name}": part.read_bytes()
+            for folder in ("gates", "gates/media")
+            for part in starter.joinpath(folder).iterdir()
+            if part.is_file()
+        },
         "state/.gitignore": "*\n",
         "state/client.key": secrets.token_urlsafe(32) + "\n",
     }

@@ -21,7 +21,7 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
-FOLDER = Path(__file__).parents[2] / "anvil_tui" / "starter" / "media"
+FOLDER = Path(__file__).parents[2] / "anvil_tui" / "starter" / "gates" / "media"
 CHUNK = "anvil-facts"
 
 SHAPES = ("circle", "square", "triangle", "star")

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from anvil_tui.adapters.toml_files import load_recipe, load_recipes, load_suite, load_suites, load_workspace
+from anvil_tui.adapters.toml_files import (
+    load_recipe,
+    load_recipes,
+    load_suite,
+    load_suites,
+    load_workspace,
+    write_workspace,
+)
 from anvil_tui.core.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +28,20 @@ R7 = "0f1cdcc8891f1cc3a444121eb61d366289a1cbba285f0892dcbb24bc94961692"
 
 def shipped(name: str) -> Recipe:
     return load_recipe(ROOT / "recipes" / f"{name}.toml")
+
+
+def filled(folder: Path, name: str) -> Recipe:
+    """A template of the real tests, with an image and a folder as their set-up fills them in."""
+    for path in TEMPLATES.glob("*.toml"):
+        image = "127.0.0.1:5000/anvil/llama@sha256:" + "0" * 64
+        text = path.read_text().replace("@IMAGE@", image).replace("@MODELS@", "/srv/models")
+        assert not re.search(r"@[A-Z]+@", text)
+        (folder / path.name).write_text(text)
+    rows = {Path(r.path).stem: r for r in load_recipes(folder)}
+    recipe = rows[name].recipe
+    assert recipe is not None, rows[name].error
+    assert recipe.rollback in rows
+    return recipe
 
 
 def test_every_shipped_file_loads() -> None:
@@ -121,29 +142,37 @@ def test_arguments_are_complete_and_listen_on_loopback(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["smol-4k", "smol-8k", "smol-x4k", "smol-x8k", "smol-broken", "smol-dead"])
 def test_the_small_templates_load_once_filled_in(tmp_path: Path, name: str) -> None:
-    for path in TEMPLATES.glob("*.toml"):
-        image = "127.0.0.1:5000/anvil/llama@sha256:" + "0" * 64
-        text = path.read_text().replace("@IMAGE@", image).replace("@MODELS@", "/srv/models")
-        assert not re.search(r"@[A-Z]+@", text)
-        (tmp_path / path.name).write_text(text)
-    rows = {Path(r.path).stem: r for r in load_recipes(tmp_path)}
-    recipe = rows[name].recipe
-    assert recipe is not None, rows[name].error
+    recipe = filled(tmp_path, name)
     argv = recipe.filled_argv(9131)
     pairs = dict(pairwise(argv))
     assert int(pairs["-c"]) == recipe.envelope.context_tokens * int(pairs["-np"]), "llama-server divides -c by -np"
     assert pairs["-t"] == "1"
     assert recipe.exclusive is name.startswith("smol-x")
     assert recipe.gpus.select == ()
-    assert recipe.rollback in rows
 
 
-def test_a_new_workspace_gets_the_same_suites_with_a_shorter_needle() -> None:
-    starter = ROOT / "anvil_tui" / "starter"
-    for name in ("smoke", "vision"):
-        assert (starter / f"{name}.toml").read_text() == (ROOT / "gates" / f"{name}.toml").read_text()
-    ours, theirs = load_suite(ROOT / "gates" / "promotion.toml"), load_suite(starter / "promotion.toml")
-    differ = [(a, b) for a, b in zip(ours.gates, theirs.gates, strict=True) if a != b]
-    assert [(a.id, a.prompt_tokens_at_least, b.prompt_tokens_at_least) for a, b in differ] == [
-        ("needle", 180_000, 2_000)
+def test_the_suites_of_the_repository_are_those_that_init_writes(tmp_path: Path) -> None:
+    write_workspace(tmp_path)
+    ours = {p.relative_to(ROOT / "gates"): p.read_bytes() for p in (ROOT / "gates").rglob("*") if p.is_file()}
+    new = {
+        p.relative_to(tmp_path / "gates"): p.read_bytes() for p in (tmp_path / "gates").rglob("*") if p.is_file()
+    }
+    assert new == ours
+
+
+def test_promotion_leaves_out_what_a_recipe_does_not_promise(tmp_path: Path) -> None:
+    suite = load_suite(ROOT / "gates" / "promotion.toml")
+    kept, left = suite.for_recipe(shipped("glm53-524k-k5-xgfix"))
+    assert (kept, left) == (suite, ())
+    small = filled(tmp_path, "smol-4k")
+    kept, left = suite.for_recipe(small)
+    assert [g.id for g in kept.gates] == [
+        "identity",
+        "smoke",
+        "json",
+        "needle-short",
+        "log-audit",
+        "container-state",
     ]
+    assert "gate reserve-idle is left out: needs gpus 1 (the recipe has 0)" in left
+    assert "gate tools is left out: needs tools (the recipe has text)" in left

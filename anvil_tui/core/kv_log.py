@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anvil_tui.core.box import MIB, KvCapacity
 from anvil_tui.core.recipe import EngineKind
@@ -191,6 +191,15 @@ def _llama_capacity(now: _Llama) -> KvCapacity | None:
         return None
     size = int(now.mib * MIB) if now.mib else None
     return KvCapacity(total, "llama.cpp log", per_slot, size)
+
+
+def with_log(told: KvCapacity | None, log: KvCapacity | None) -> KvCapacity | None:
+    """What the engine tells over HTTP, and of the same pool what only its log tells: the bytes of a rank."""
+    if told is None or log is None:
+        return told or log
+    if told.per_rank_bytes is not None or told.tokens != log.tokens:
+        return told
+    return replace(told, per_rank_bytes=log.per_rank_bytes)
 
 
 def running_limit(lines: Iterable[str]) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from anvil_tui.core.box import Container, Engine, KvCapacity
 from anvil_tui.core.engine_log import LoadPhase, gpu_layers, load_phase
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.kv_log import capacity
+from anvil_tui.core.kv_log import capacity, with_log
 from anvil_tui.core.progress import advance
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
@@ -57,10 +57,10 @@ class EngineProbe:
             engine = replace(engine, capacity=replace(engine.capacity, at=utc_text(self._clock.utc())))
         if engine.http != "ready":
             phase = self._phase(container, seat)
-        elif engine.capacity is None or _may_fall_back(seat):
+        elif _wants_log(engine, seat):
             start = self._start_up(container, seat)
             pool = replace(start.pool, at=container.started_at) if start.pool else None
-            engine = replace(engine, capacity=engine.capacity or pool, gpu_layers=start.layers)
+            engine = replace(engine, capacity=with_log(engine.capacity, pool), gpu_layers=start.layers)
         self._store.change(lambda w: _changed(w, container, engine, phase, now_s))
         return True
 
@@ -94,6 +94,14 @@ class EngineProbe:
             return [line.text for line in self._containers.logs(container_id, tail=tail)]
         except AnvilError:
             return None
+
+
+def _wants_log(engine: Engine, seat: Seat) -> bool:
+    """Whether its start-up log tells something of use that it does not tell over HTTP."""
+    pool = engine.capacity
+    if pool is None or (pool.per_rank_bytes is None and seat.recipe.gpus.select):
+        return True
+    return _may_fall_back(seat)
 
 
 def _may_fall_back(seat: Seat) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anvil_tui.core.box import Container, Engine, Gpu, KvCapacity
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.kv_log import capacity
+from anvil_tui.core.kv_log import capacity, with_log
 from anvil_tui.core.loads import CardLoad, MeasuredLoad, replicas_of, shape_of
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
@@ -37,7 +37,9 @@ def measured(run: Run, step: Step, engine: Engine) -> dict[str, Any]:
         return {}
     recipe, container = run.recipe(step.args), run.need_container(step.args)
     notes = [r.data["free_before"] for r in records if r.step == "start" and "free_before" in r.data]
-    pool = engine.capacity or _from_log(run, recipe, container.id)
+    pool = engine.capacity
+    if pool is None or pool.per_rank_bytes is None:
+        pool = with_log(pool, _from_log(run, recipe, container.id))
     before = notes[-1] if notes else {}
     cards = tuple(
         CardLoad(uuid, g.total_bytes, before.get(uuid), g.free_bytes) for uuid, g in _cards(run, container).items()

@@ -19,7 +19,7 @@ from anvil_tui.core.capacity import (
     frontier,
 )
 from anvil_tui.core.capacity import proven_by as rows_prove
-from anvil_tui.core.kv_log import capacity, running_limit
+from anvil_tui.core.kv_log import capacity, running_limit, with_log
 from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.core.recipe import EngineKind
 from tests.support import worlds
@@ -80,6 +80,16 @@ def test_o36_one_pool_and_the_smaller_of_two_limits() -> None:
     assert (got.pool_tokens, got.windows, got.running_limit, got.concurrent) == (393_216, 1.5, 1, 1)
     assert got.rank_bytes == 6 * 1024**3
     assert of(EngineKind.SGLANG, SGLANG, 262_144, slots=16).concurrent == 1
+
+
+def test_bytes_of_a_rank_come_from_the_log_when_only_it_tells_them() -> None:
+    """SGLang's metrics give the pool; the same pool in the log has 3 + 3 GiB a rank. Another says nothing of it."""
+    told = KvCapacity(393_216, "sglang /metrics", at="2026-09-02T10:01:00Z")
+    log = capacity(EngineKind.SGLANG, SGLANG)
+    both = with_log(told, log)
+    assert both is not None and (both.source, both.per_rank_bytes) == ("sglang /metrics", 6 * 1024**3)
+    other = replace(told, tokens=400_000)
+    assert with_log(other, log) == other and with_log(None, log) == log and with_log(told, None) == told
 
 
 def test_o37_slots_cut_one_pool() -> None:

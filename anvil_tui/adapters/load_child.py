@@ -34,6 +34,7 @@ _MS = 1_000_000
 TICK_NS = 5 * _MS
 CONNECT_NS = 5000 * _MS
 DRAIN_NS = 50 * _MS
+STALE_NS = 100 * _MS
 READ_BYTES = 64 * 1024
 ERROR_BYTES = 64 * 1024
 MESSAGE_BYTES = 64 * 1024 * 1024
@@ -50,21 +51,22 @@ class Stream:
     """
 
     __slots__ = (
-        "began", "body", "deadline", "head", "held", "mask", "n", "parts", "sent", "size", "sock", "stamps",
-        "state", "unsent",
+        "began", "deadline", "head", "held", "mask", "n", "parts", "request", "sent", "size", "sock", "stale",
+        "stamps", "state", "unsent",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.sock: socket.socket | None = None
         self.state, self.mask = "closed", 0
-        self.take(-1, b"")
+        self.take(-1, b"", b"", 0)
 
-    def take(self, n: int, body: bytes, timeout_ns: int = 0) -> None:
-        self.n, self.body, self.size = n, body, len(body)
+    def take(self, n: int, head: bytes, body: bytes, timeout_ns: int) -> None:
+        self.n, self.size = n, len(body)
+        self.request = memoryview(b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body))
+        self.unsent = _NOTHING
         self.began = _now()
         self.deadline = self.began + timeout_ns
-        self.sent = self.held = 0
-        self.unsent = _NOTHING
+        self.sent = self.held = self.stale = 0
         self.head = Head()
         self.stamps = array.array("q")
         self.parts: list[bytes] = []
@@ -160,8 +162,6 @@ class Lane:
             elif now >= stream.deadline and stream.n >= 0:
                 self._end(stream, now, "unreachable" if stream.state == "connect" else "deadline")
 
-    # -- connections ---------------------------------------------------------------------------------------------
-
     def _connect(self, stream: Stream) -> None:
         stream.sock = sock = socket.socket(self.family, socket.SOCK_STREAM)
         sock.setblocking(False)
@@ -199,20 +199,19 @@ class Lane:
             stream.sock.close()
         stream.sock, stream.state = None, "closed"
 
-    # -- one request ---------------------------------------------------------------------------------------------
-
     def _begin(self, stream: Stream) -> None:
-        stream.take(*self.waiting.popleft(), self.timeout_ns)
+        n, body = self.waiting.popleft()
+        stream.take(n, self.head, body, self.timeout_ns)
         self.under_way += 1
         if stream.state == "idle" and _still_open(stream.sock):
+            stream.stale = _now() + STALE_NS
             self._send(stream)
         elif stream.state != "connect":
             self._close(stream)
             self._connect(stream)
 
     def _send(self, stream: Stream) -> None:
-        head = self.head + b"Content-Length: %d\r\n\r\n" % len(stream.body)
-        stream.unsent, stream.body, stream.state = memoryview(head + stream.body), b"", "send"
+        stream.unsent, stream.state = stream.request, "send"
         self._push(stream)
 
     def _push(self, stream: Stream) -> None:
@@ -233,12 +232,17 @@ class Lane:
             self._drain(stream, data)
         elif stream.n < 0:
             self._close(stream)  # it closed, or spoke unasked, between two requests
+        elif stamp < stream.stale and (not data or isinstance(data, OSError)):
+            stream.stale = stream.sent = 0  # the server had closed the idle connection when the request came
+            self._close(stream)
+            self._connect(stream)
         elif isinstance(data, OSError):
             self._end(stream, stamp, "reset", os.strerror(data.errno or 0))
         elif not data:
             self._end(stream, stamp, "eof")
         else:
             stream.sent = stream.sent or stamp  # it answered before the request was through
+            stream.stale, stream.request = 0, _NOTHING
             try:
                 self._bytes(stream, stamp, data)
             except ValueError as why:
@@ -295,8 +299,6 @@ class Lane:
         else:
             self._close(stream)
         self.free.append(stream)
-
-    # -- the parent ----------------------------------------------------------------------------------------------
 
     def _pipe(self, fd: int) -> None:
         if fd == 1:

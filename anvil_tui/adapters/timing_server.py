@@ -248,14 +248,26 @@ def _stamp(sock: socket.socket) -> None:
 
 
 def _arrival(told: list[tuple[int, int, bytes]]) -> int:
-    """When the bytes just read came in; the kernel stamps with the wall clock, read again at once to convert."""
+    """When the bytes just read came in, by the kernel's stamp where it gave one."""
     now = time.monotonic_ns()
     for level, kind, data in told:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == 16:
             seconds, nanoseconds = int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)
-            ago = time.time_ns() - (seconds * _NS + nanoseconds)
-            return now - ago if 0 <= ago < _NS else now
+            came = seconds * _NS + nanoseconds - _wall_ahead()
+            return came if 0 <= now - came < _NS else now
     return now
+
+
+def _wall_ahead() -> int:
+    """Nanoseconds from the monotonic clock to the wall clock, by which the kernel stamps."""
+    best, ahead = _NS, 0
+    for _ in range(5):
+        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        if after - before < best:
+            best, ahead = after - before, wall - before
+        if best < 5000:
+            break
+    return ahead
 
 
 def main(script: Callable[[str, Mapping[str, object]], Script] = plain_script, **rest: object) -> int:

@@ -95,15 +95,21 @@ def _play(
             return  # the client went away, which some scripts are about
 
 
+def _some(peer: socket.socket) -> bytes:
+    if not (data := peer.recv(65536)):
+        raise ConnectionError("the client closed before its request was whole")
+    return data
+
+
 def _request(peer: socket.socket, read_body: bool) -> Seen:
     data = b""
     while b"\r\n\r\n" not in data:
-        data += peer.recv(65536)
+        data += _some(peer)
     head, body = data.split(b"\r\n\r\n", 1)
     first, *rest = head.decode().split("\r\n")
     headers = {k.lower(): v.strip() for k, v in (line.split(":", 1) for line in rest)}
     while read_body and len(body) < int(headers.get("content-length", 0)):
-        body += peer.recv(65536)
+        body += _some(peer)
     return Seen(first.split(" ")[1], headers, body)
 
 

@@ -17,7 +17,11 @@ T = TypeVar("T")
 
 
 class Ledger(Generic[T]):
-    """Lines of one dataclass. A torn line (a crash while it was written) is left out; any other is an error."""
+    """Lines of one dataclass. One writer at a time: the holder of the lease.
+
+    A torn last line (a crash while it was written) is left out, and set aside by the next append; any other damage
+    is an error.
+    """
 
     def __init__(self, path: Path, kind: type[T], key: Callable[[T], object] | None = None) -> None:
         self._path, self._adapter, self._key = path, TypeAdapter(kind), key
@@ -30,14 +34,20 @@ class Ledger(Generic[T]):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
-                size = os.fstat(fd).st_size
-                torn = size and os.pread(fd, 1, size - 1) != b"\n"
-                os.write(fd, (b"\n" if torn else b"") + line)
+                self._set_torn_aside(fd)
+                os.write(fd, line)
                 os.fsync(fd)
             finally:
                 os.close(fd)
         except OSError as why:
             raise EffectFailed(f"{self._path}: not recorded: {why.strerror or why}") from why
+
+    def _set_torn_aside(self, fd: int) -> None:
+        have = os.pread(fd, os.fstat(fd).st_size, 0)
+        whole = have.rfind(b"\n") + 1
+        if whole < len(have):
+            self._path.with_suffix(".torn").write_bytes(have[whole:])
+            os.ftruncate(fd, whole)
 
     def read(self) -> tuple[T, ...]:
         """Oldest first; of entries with the same key the last one counts."""
@@ -65,7 +75,7 @@ class Ledger(Generic[T]):
         try:
             raw: Any = json.loads(line)
         except ValueError as why:
-            if not whole or self._was_torn(line):
+            if not whole:
                 return None
             raise BadFile(str(self._path), f"is damaged: {why}; move the line elsewhere", line=n) from why
         try:
@@ -74,8 +84,3 @@ class Ledger(Generic[T]):
             first = why.errors()[0]
             where = ".".join(str(p) for p in first["loc"])
             raise BadFile(str(self._path), f"{where}: {first['msg']}", line=n) from why
-
-    @staticmethod
-    def _was_torn(line: bytes) -> bool:
-        """A line that a crash cut off and the next append closed: it begins as ours do and does not end so."""
-        return line.startswith(b"{") and not line.rstrip().endswith(b"}")

@@ -83,7 +83,7 @@ def test_o36_one_pool_and_the_smaller_of_two_limits() -> None:
 
 
 def test_bytes_of_a_rank_come_from_the_log_when_only_it_tells_them() -> None:
-    """SGLang's metrics give the pool; the same pool in the log has 3 + 3 GiB a rank. Another says nothing of it."""
+    """The metrics of SGLang give the pool; the same pool in the log has 3 + 3 GiB a rank; another says nothing."""
     told = KvCapacity(393_216, "sglang /metrics", at="2026-09-02T10:01:00Z")
     log = capacity(EngineKind.SGLANG, SGLANG)
     both = with_log(told, log)

@@ -78,6 +78,9 @@ class ChatAnswer:
     first_tokens: int | None = None
 
 
+FORCED_LENGTH: Mapping[str, Any] = {"ignore_eos": True}
+"""For `ChatRequest.extra`: the model may not end before its limit. It stands alone: older vLLM refuses min_tokens
+beside speculative decoding."""
 RUNNING_USAGE: Mapping[str, Any] = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 """For `ChatRequest.extra`: usage on every chunk, which tells the tokens of the first. Strict servers refuse it."""
 

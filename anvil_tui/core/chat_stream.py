@@ -208,12 +208,18 @@ def message_answer(
             raise TypeError("message is no object")
     except (ValueError, LookupError, TypeError) as why:
         return _not_an_answer(body, content_type, sent_bytes, raw, at_s, why)
+    return _completion(value, choice, message, raw, at_s)
+
+
+def _completion(
+    value: Mapping[str, Any], choice: Mapping[str, Any], message: Mapping[str, Any], raw: str, at_s: float
+) -> ChatAnswer:
     usage = _Usage()
     usage.take(value, final=True)
     calls, notes = whole_calls(message.get("tool_calls"))
     finish = choice.get("finish_reason")
     return ChatAnswer(
-        status=status,
+        status=200,
         content=_text(message.get("content")),
         reasoning=reasoning_of(message),
         tool_calls=calls,

@@ -3,8 +3,10 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,13 +16,17 @@ from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
+from anvil_tui.adapters.haproxy import install_files
+from anvil_tui.adapters.haproxy_socket import socket_dir
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.core.gates import FailureClass, GateResult, Suite, Verdict
 from anvil_tui.core.recipe import EngineKind, Recipe
+from anvil_tui.core.workspace import GatewaySettings, Role, Slot
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts, GateTarget
 from anvil_tui.simbox.workspace import read_recipes
+from tests.support.gateway import BINARIES, KEY, Rig
 from tests.support.simbox import SimProcess, free_port, until
 
 CONTEXT = 4096
@@ -53,12 +59,15 @@ class Box:
     conductor: Conductor
     serves: Mapping[str, tuple[str, int]]
 
-    def run(self, engine: str, *gates: dict[str, Any], **more: Any) -> dict[str, GateResult]:
+    def run(
+        self, engine: str, *gates: dict[str, Any], gateway: Rig | None = None, **more: Any
+    ) -> dict[str, GateResult]:
         made = Suite.model_validate(
             {"schema": "anvil.suite/1", "id": "s", "gates": tuple({"id": g["kind"], **g} for g in gates)}
         )
         container, port = self.serves[engine]
-        target = GateTarget(recipe(engine, **more), container, f"http://127.0.0.1:{port}", None)
+        way: dict[str, Any] = {"routed_url": f"http://127.0.0.1:{gateway.port}/@{engine}", "routed_key": KEY} if gateway else {}
+        target = GateTarget(recipe(engine, **more), container, f"http://127.0.0.1:{port}", None, **way)
         assert self.conductor.unrunnable(made, target) == {}
         return {r.gate: r for r in self.conductor.run(made, target, lambda e: None, lambda: False)}
 
@@ -111,6 +120,35 @@ def test_each_dialect_passes_every_functional_gate(box: Box, engine: str) -> Non
     assert sum(n >= 1500 for n in long) >= 3
     needles = {o.n: o for o in results["needle"].observations if o.raw.get("purpose") != "calibration"}
     assert [2000 <= (o.prompt_tokens or 0) <= 2100 for o in needles.values()] == [True, True]
+
+
+@pytest.fixture
+def gateway(box: Box, tmp_path: Path) -> Iterator[Rig]:
+    """A real HAProxy in front of the three engines."""
+    slots = tuple(Slot(name=kind, port=port) for kind, (_, port) in box.serves.items())
+    roles = (Role(name="primary", aliases=("llm.primary",), slots=slots),)
+    settings = GatewaySettings.model_validate(
+        {"bind": f"127.0.0.1:{free_port()}", "client_keys": ("env:KEY",), "binary": BINARIES["debian"]}
+    )
+    made = Rig(tmp_path, settings, roles)
+    try:
+        install_files(tmp_path, settings, roles, (KEY,))
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        if (place := socket_dir(made.folder)) != made.folder:
+            shutil.rmtree(place)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("engine", WORDS)
+def test_each_dialect_passes_them_routed_through_a_real_gateway(box: Box, gateway: Rig, engine: str) -> None:
+    routed = [{**gate, "routed": True} for gate in ALL if gate["kind"] != "container-state"]
+    results = box.run(engine, *routed, gateway=gateway)
+    assert [(r.gate, r.verdict, r.reason) for r in results.values() if r.verdict is not Verdict.PASSED] == []
+    asked = [o.raw for r in results.values() for o in r.observations if "sent_at" in o.raw]
+    assert len(asked) > 30 and all(raw["routed"] for raw in asked)
 
 
 @pytest.mark.parametrize(("engine", "verdict"), [("vllm", Verdict.UNVERIFIED), ("sglang", Verdict.PASSED)])

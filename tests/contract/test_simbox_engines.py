@@ -19,7 +19,7 @@ from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
 from anvil_tui.adapters.openai_client import OpenAIClient
-from anvil_tui.adapters.toml_files import load_suites
+from anvil_tui.adapters.toml_files import load_suite, load_suites
 from anvil_tui.core.box import MIB, Container, Engine, Gpu
 from anvil_tui.core.errors import EffectFailed
 from anvil_tui.core.gates import GateResult, Suite
@@ -31,6 +31,7 @@ from anvil_tui.simbox.faults import FAULTS
 from anvil_tui.simbox.workspace import ALIASES, read_recipes
 from tests.support.simbox import SimProcess, free_port, until
 
+ROOT = Path(__file__).parents[2]
 INCUMBENT, CANDIDATE = "glm53-524k-k5-xgfix", "glm53-393k-c1"
 WEIGHTS_MIB = 65_372  # half of 137,095,744,155 bytes, in MiB
 
@@ -270,6 +271,15 @@ def test_the_incumbent_passes_promotion(shared: Bench) -> None:
     results = shared.run(shared.suites["promotion"], INCUMBENT, shared.sim.incumbent, shared.port)
     assert {g: r.verdict.value for g, r in results.items()} == dict.fromkeys(results, "passed")
     assert any((o.prompt_tokens or 0) >= 180_000 for o in results["needle"].observations)
+
+
+@pytest.mark.parametrize("name", ["functional", "thinking"])
+def test_the_incumbent_passes_the_shipped_suites_of_functions(shared: Bench, name: str) -> None:
+    suite, left_out = load_suite(ROOT / "gates" / f"{name}.toml").for_recipe(shared.recipes[INCUMBENT])
+    results = shared.run(suite, INCUMBENT, shared.sim.incumbent, shared.port)
+    assert ({g: r.verdict.value for g, r in results.items()}, left_out) == (dict.fromkeys(results, "passed"), ())
+    deep = [o.prompt_tokens or 0 for r in results.values() for o in r.observations]
+    assert name == "thinking" or sum(n >= 100_000 for n in deep) >= 4
 
 
 SPOILT: tuple[tuple[str, Mapping[str, str], str], ...] = (

@@ -148,7 +148,7 @@ def at_length(session: Session, gate: Gate, calibration: Calibration, room: int,
 def room_for(session: Session, gate: Gate) -> int:
     """The most prompt tokens that fit beside the gate's answer."""
     recipe = session.target.recipe
-    return recipe.envelope.context_tokens - (gate.completion_tokens or sum(budgets(gate, recipe)))
+    return recipe.envelope.context_tokens - sum(budgets(gate, recipe))
 
 
 def _missed(floor: int, answer: ChatAnswer, finding: Finding) -> int | None:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
-from typing import Any
 
 from anvil_tui.core import lane_rules
 from anvil_tui.core.chat import (
+    FORCED_LENGTH,
     RUNNING_USAGE,
     ChatAnswer,
     ChatRequest,
@@ -47,8 +47,6 @@ KEPT_GAPS = 512
 EXCERPT = 200
 
 _CALIBRATED_AS = "lane words"
-# `ignore_eos` alone: older vLLM refuses min_tokens beside speculative decoding, and the count is verified anyway.
-_FORCED: Mapping[str, Any] = {"ignore_eos": True}
 _TELLS_AS_IT_GOES = (EngineKind.VLLM, EngineKind.SGLANG)
 
 
@@ -255,7 +253,7 @@ class _Work:
     def _body(self, text: str, limit: int) -> Mapping[str, object]:
         recipe = self.session.target.recipe
         extra = dict(thinking_control(recipe.engine, thinking_wanted(self.gate, recipe)))
-        extra |= _FORCED if self._forced else {}
+        extra |= FORCED_LENGTH if self._forced else {}
         extra |= RUNNING_USAGE if recipe.engine in _TELLS_AS_IT_GOES else {}
         request = ChatRequest(
             recipe.served_name, (prompts.user(text),), max_tokens=limit, stream=True, extra=extra

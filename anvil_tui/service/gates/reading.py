@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
-from anvil_tui.core.chat import ChatAnswer
+from anvil_tui.core.chat import FORCED_LENGTH, ChatAnswer
 from anvil_tui.core.gates import Gate, GateKind, Suite
 from anvil_tui.core.protocol import client_shape, refused_overlong
-from anvil_tui.core.recipe import EngineKind
+from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.verdicts import Judged, check, exactly, word_is
 from anvil_tui.service.gates import prompts
 from anvil_tui.service.gates.answering import pong
@@ -19,8 +18,7 @@ from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, Gate
 Asked = tuple[Finding, ChatAnswer]
 
 OVER_CONTEXT = 1.1
-CLIENT_TOKENS = 4096
-"""A client-shaped answer without its own `completion_tokens`."""
+CLIENT_TOKENS = 5000
 
 
 def needle(session: Session, gate: Gate, n: int) -> Finding:
@@ -73,17 +71,16 @@ def overlong(session: Session, gate: Gate, n: int) -> Finding:
     return Finding(judged, (*kept, *alive.observations))
 
 
-def forced_length(engine: EngineKind, tokens: int) -> Mapping[str, Any]:
-    """Fields that make this engine write exactly so many tokens, whatever the model wants; empty = none known."""
-    if engine is EngineKind.OPENAI:
-        return {}
-    return {"ignore_eos": True} | ({} if engine is EngineKind.LLAMACPP else {"min_tokens": tokens})
+def client_tokens(gate: Gate, recipe: Recipe) -> int:
+    """How long the client-shaped answer is: the gate's own figure, else 5,000, or what the recipe allows."""
+    return gate.completion_tokens or min(CLIENT_TOKENS, recipe.envelope.max_output_tokens or CLIENT_TOKENS)
 
 
 def client(session: Session, gate: Gate, n: int) -> Finding:
     """A long prompt and a long streamed answer, as a coding client makes them; both lengths are measured."""
-    seed, made = f"{session.salt}-{gate.id}-{n}", gate.completion_tokens or CLIENT_TOKENS
-    extra = forced_length(session.target.recipe.engine, made)
+    recipe, seed = session.target.recipe, f"{session.salt}-{gate.id}-{n}"
+    made = client_tokens(gate, recipe)
+    extra = {} if recipe.engine is EngineKind.OPENAI else FORCED_LENGTH
 
     def text(sentences: int) -> str:
         return f"Notes {seed}.\n\n{' '.join(prompts.notes(seed, sentences))}\n\n{prompts.COUNT_ON}"
@@ -95,11 +92,11 @@ def client(session: Session, gate: Gate, n: int) -> Finding:
         )  # fmt: skip
 
     scale = calibrate(session, gate, text, kind="client", tokens=gate.prompt_tokens_at_least)
-    return at_length(session, gate, scale, room_for(session, gate), ask)
+    return at_length(session, gate, scale, recipe.envelope.context_tokens - made, ask)
 
 
 def _no_room(suite: Suite, gate: Gate, target: GateTarget, parts: GateParts) -> str:
-    made, envelope = gate.completion_tokens or CLIENT_TOKENS, target.recipe.envelope
+    made, envelope = client_tokens(gate, target.recipe), target.recipe.envelope
     if envelope.max_output_tokens and made > envelope.max_output_tokens:
         return f"completion_tokens is {made:,}, the recipe's max_output_tokens {envelope.max_output_tokens:,}"
     need = gate.prompt_tokens_at_least + made

@@ -47,24 +47,36 @@ class FailureClass(StrEnum):
 
 
 class Needs(Table):
-    """What a recipe must promise; else a suite is refused, and a single gate is left out."""
+    """What a recipe must promise; else a suite is refused, and a single gate is left out.
+
+    `without` are modalities that it must not promise; `thinking` names controls, one of which is the recipe's.
+    """
 
     modalities: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    thinking: tuple[Thinking, ...] = ()
     context_tokens: NonNegative = 0
+    output_tokens: NonNegative = 0
     concurrency: NonNegative = 0
     images: NonNegative = 0
     gpus: NonNegative = 0
+    pinned_files: NonNegative = 0
 
     def unmet(self, recipe: Recipe) -> str:
         """What is needed that the recipe does not promise; "" = it promises all of it."""
         limits = recipe.envelope
         lacks = [f"{m} (the recipe has {', '.join(limits.modalities)})" for m in self.modalities
                  if m not in limits.modalities]  # fmt: skip
+        lacks += [f"a recipe without {m}" for m in self.without if m in limits.modalities]
+        if self.thinking and recipe.thinking not in self.thinking:
+            lacks.append(f"thinking {' or '.join(self.thinking)} (the recipe has {recipe.thinking})")
         figures = (
             ("context_tokens", self.context_tokens, limits.context_tokens),
+            ("output_tokens", self.output_tokens, limits.max_output_tokens or 0),
             ("concurrency", self.concurrency, limits.concurrency),
             ("images", self.images, limits.images),
             ("gpus", self.gpus, len(recipe.gpus.select)),
+            ("pinned_files", self.pinned_files, len(recipe.pinned_files)),
         )
         lacks += [f"{name} {need:,} (the recipe has {have:,})" for name, need, have in figures if have < need]
         return ", ".join(lacks)
@@ -73,10 +85,14 @@ class Needs(Table):
         """Both at once."""
         return Needs(
             modalities=tuple(dict.fromkeys((*self.modalities, *more.modalities))),
+            without=tuple(dict.fromkeys((*self.without, *more.without))),
+            thinking=tuple(t for t in self.thinking if t in more.thinking) or self.thinking or more.thinking,
             context_tokens=max(self.context_tokens, more.context_tokens),
+            output_tokens=max(self.output_tokens, more.output_tokens),
             concurrency=max(self.concurrency, more.concurrency),
             images=max(self.images, more.images),
             gpus=max(self.gpus, more.gpus),
+            pinned_files=max(self.pinned_files, more.pinned_files),
         )
 
 
@@ -226,14 +242,23 @@ def _part(suite: str, name: str, others: Mapping[str, Suite]) -> Suite:
 
 
 def _add(gates: list[Gate], gate: Gate, part: str) -> None:
-    alike = next((g for g in gates if _demand(g) == _demand(gate)), None)
-    if alike is not None and (gate.kind not in LOOKS or (gate.when == "idle" and gate.kind == "reserve")):
-        return
+    alike = next((g for g in gates if _alike(g, gate)), None)
     if alike is not None:
+        need = alike.needs if gate.needs == alike.needs else Needs()
+        if gate.kind not in LOOKS or (gate.when == "idle" and gate.kind == "reserve"):
+            gates[gates.index(alike)] = alike.model_copy(update={"needs": need})
+            return
         gates.remove(alike)
+        gate = gate.model_copy(update={"needs": need})
     if any(g.id == gate.id for g in gates):
         gate = gate.model_copy(update={"id": f"{part or 'own'}.{gate.id}"})
     gates.append(gate)
+
+
+def _alike(one: Gate, other: Gate) -> bool:
+    """One stands for both: they ask the same of the same recipes, or one asks it of any recipe."""
+    needs = one.needs == other.needs or Needs() in (one.needs, other.needs)
+    return needs and _demand(one) == _demand(other)
 
 
 def _demand(gate: Gate) -> dict[str, Any]:

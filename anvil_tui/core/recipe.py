@@ -316,6 +316,14 @@ class Recipe(Table):
         """The newest decision; of one day's, the last in the file."""
         return max(reversed(self.decisions), key=lambda d: d.date, default=None)
 
+    @property
+    def pinned_files(self) -> tuple[tuple[str, str, str], ...]:
+        """(name, file inside the container, wanted SHA-256) of everything that the recipe pins by hash."""
+        pinned = [(p.name, p.file, p.sha256) for p in self.patches if p.file and p.sha256]
+        if self.model.sha256 and self.model.path:
+            pinned.append(("weights", self.model.path, self.model.sha256))
+        return tuple(pinned)
+
     def digest(self) -> str:
         """Hash of what makes the serve: decisions, figures, feasibility and notes do not change it, nor does a new
         field with a default."""

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from anvil_tui.core.gate_kinds import GATE_KEYS
-from anvil_tui.core.gates import Gate, Suite
+from anvil_tui.core.gates import Gate, Needs, Suite
+from anvil_tui.core.recipe import Envelope
 from anvil_tui.core.workspace import Workspace
 from tests.support import membox
 
@@ -114,7 +115,9 @@ def test_an_included_gate_is_made_once_and_what_only_looks_comes_last() -> None:
     full = suite("full", {"id": "state", "kind": "container-state"}, include=("text", "image"))
     made = full.resolved({"text": text, "image": image})
     assert [g.id for g in made.gates] == ["smoke", "json", "image.json", "log", "state"]
-    assert [g.needs.modalities for g in made.gates] == [(), (), ("image",), ("image",), ()]
+    assert [g.needs.modalities for g in made.gates] == [(), (), ("image",), (), ()], (
+        "the log is audited without image"
+    )
 
 
 def test_gates_whose_needs_a_recipe_does_not_promise_are_left_out_and_named() -> None:
@@ -122,6 +125,25 @@ def test_gates_whose_needs_a_recipe_does_not_promise_are_left_out_and_named() ->
     kept, left = made.for_recipe(membox.recipe("a"))
     assert [g.id for g in kept.gates] == ["smoke"]
     assert left == ("gate big is left out: needs context_tokens 9,000 (the recipe has 2,048)",)
+
+
+@pytest.mark.parametrize(
+    ("needs", "says"),
+    [
+        ({"output_tokens": 600}, "output_tokens 600 (the recipe has 512)"),
+        ({"pinned_files": 1}, "pinned_files 1 (the recipe has 0)"),
+        ({"thinking": ("on", "off")}, "thinking on or off (the recipe has none)"),
+        ({"thinking": ("none",)}, ""),
+        ({"without": ("video",)}, ""),
+        ({"without": ("text",)}, "a recipe without text"),
+    ],
+)
+def test_what_a_recipe_lacks_is_named(needs: dict[str, Any], says: str) -> None:
+    promised = membox.recipe("a").model_copy(
+        update={"envelope": Envelope(context_tokens=2048, max_output_tokens=512, concurrency=1)}
+    )
+    assert Needs(**needs).unmet(promised) == says
+    assert Needs(gpus=0).joined(Needs(**needs)) == Needs(**needs) == Needs(**needs).joined(Needs(**needs))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 from anvil_tui.core.box import MIB, GpuSnapshot, SharedFile
 from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
-from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged, failed, shown
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session
@@ -190,19 +189,11 @@ def _containment(session: Session) -> dict[str, Any]:
 # hashes
 
 
-def pinned_files(recipe: Recipe) -> tuple[tuple[str, str, str], ...]:
-    """(name, file inside the container, wanted SHA-256) of everything that the recipe pins by hash."""
-    pinned = [(p.name, p.file, p.sha256) for p in recipe.patches if p.file and p.sha256]
-    if recipe.model.sha256 and recipe.model.path:
-        pinned.append(("weights", recipe.model.path, recipe.model.sha256))
-    return tuple(pinned)
-
-
 def hashes(session: Session, gate: Gate, n: int) -> Finding:
     """Every template, patch and weights file that the recipe pins is, inside the running container, that file."""
     found: dict[str, str] = {}
     wrong: list[str] = []
-    for name, path, want in pinned_files(session.target.recipe):
+    for name, path, want in session.target.recipe.pinned_files:
         try:
             got = session.containers.sha256(session.target.container_id, path, gate.timeout_s)
         except NotFound as why:
@@ -219,7 +210,7 @@ def hashes(session: Session, gate: Gate, n: int) -> Finding:
 
 
 def _needs_pins(suite: Suite, gate: Gate, target: GateTarget, parts: GateParts) -> str:
-    if pinned_files(target.recipe):
+    if target.recipe.pinned_files:
         return ""
     return "the recipe pins no file by hash (patches with file and sha256, or model.sha256 with model.path)"
 

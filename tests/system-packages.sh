@@ -16,6 +16,7 @@ gcc gcc
 ip iproute2
 sshd openssh-server
 ssh openssh-client
+chromium-headless-shell chromium-headless-shell
 /usr/share/fonts/truetype/firacode fonts-firacode
 /usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf fonts-dejavu-core
 LIST

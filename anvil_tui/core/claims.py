@@ -20,7 +20,7 @@ HASH, SIZE = "#sha256", "#bytes"
 """In place of a JSON pointer: the hash and the size of the whole file."""
 
 # A digit that begins a word is a figure; `p50` and `SHA-256` are names.
-_FIGURE = re.compile(r"(?<![A-Za-z0-9-])\d")
+_FIGURE = re.compile(r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]-)\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Table:
 class Section:
     """`lines` are sentences of their own, `bullets` a list, `charts` what the tables above hold as pictures."""
 
-    title: str
+    title: Cell
     lines: tuple[Claim, ...] = ()
     tables: tuple[Table, ...] = ()
     bullets: tuple[Claim, ...] = ()
@@ -168,7 +168,7 @@ def show(fact: Fact, how: Callable[..., str] = words) -> Shown:
 
 def documents(files: Mapping[str, str]) -> dict[str, Fact]:
     """File name -> its content as one fact. Of ndjson the value is the list of its lines."""
-    return {name: Fact(name, "", _content(name, text)) for name, text in files.items()}
+    return {name: Fact(name, "", _content(name, files[name])) for name in sorted(files)}
 
 
 def _content(name: str, text: str) -> Any:

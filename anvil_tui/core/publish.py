@@ -26,7 +26,7 @@ _SHAPES: tuple[re.Pattern[str], ...] = (
     re.compile(r"\b(?:[\w-]+\.)+(?:local|internal|intranet|lan|home|corp|localdomain|ts\.net)\b(?::\d+)?", re.I),
     re.compile(r"\blocalhost\b(?::\d+)?"),
     re.compile(r"(?<![\w.@:/-])\b[A-Za-z][\w.-]*:\d{2,5}\b(?![\w:.])"),
-    re.compile(r"(?<![\w.@:/~-])~?(?:/[\w.@+%-]+)+/?"),
+    re.compile(r"(?<![\w.@:/~-])~?(?:(?:/[\w.@+%-]+){2,}|/[\w.@+%-]{2,})/?"),
     re.compile(r"\b[A-Za-z]:\\[^\s'\"]+"),
 )
 
@@ -38,8 +38,10 @@ def scrubbed(text: str) -> str:
     return text
 
 
-def image(ref: str) -> str:
-    """An image reference without the host of a registry that is not open to all."""
+def image(ref: str | None) -> str | None:
+    """An image reference without the host of a registry that is not open to all; None stays unknown."""
+    if ref is None:
+        return None
     host, _, rest = ref.partition("/")
     named = rest and ("." in host or ":" in host or host == "localhost")
     return f"{REMOVED}/{rest}" if named and host not in _OPEN_REGISTRIES else ref

@@ -33,7 +33,18 @@ from anvil_tui.core.errors import Refused
 from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.plots import Chart, over_depth, over_streams
 from anvil_tui.core.publish import published, scrubbed
-from anvil_tui.core.report_close import Source, boundary, caveats, kept_files, memory, not_published, seen, verdict
+from anvil_tui.core.report_close import (
+    Source,
+    boundary,
+    caveats,
+    completed,
+    completed_text,
+    kept_files,
+    memory,
+    not_published,
+    seen,
+    verdict,
+)
 
 
 def make_report(files: Mapping[str, str], *, public: bool = False) -> Report:
@@ -72,12 +83,16 @@ def _source(bundle: Bundle, files: Mapping[str, str], public: bool) -> Source:
     )  # fmt: skip
 
 
+RECORD = "record"
+"""A result of this kind holds figures that a record gives, and no verdict."""
+
+
 # the card
 
 
 def _card(s: Source) -> Table:
     i, m = s.identity, s.manifest
-    verdicts = tuple(r["verdict"] for r in s.results) or (s.results,)
+    verdicts = tuple(r["verdict"] for r in s.results if r["kind"].value != RECORD) or (s.results,)
     rows: tuple[tuple[str, Claim], ...] = (
         ("Model", claim(show(i["model"]), " at revision ", show(i["revision"]), "; served as ",
                         show(i["served_name"]))),
@@ -87,13 +102,13 @@ def _card(s: Source) -> Table:
                           "; Docker ", show(i["docker"]))),
         ("Quantization", claim(show(i["quantization"]), "; KV cache ", show(i["kv_type"]),
                                "; speculation ", show(i["speculation"]))),
-        ("Recipe", claim(show(i["recipe"]), "; ", show(i["recipe_digest"]))),
-        ("Measurement path", claim(show(i["harness"]), "; gateway ", show(i["gateway"]), "; from ",
+        ("Recipe", claim(show(i["recipe"]), "; digest ", show(i["recipe_digest"]))),
+        ("Measurement path", claim("harness ", show(i["harness"]), "; gateway ", show(i["gateway"]), "; from ",
                                    show(m["started_at"]), " to ", show(m["ended_at"]))),
         ("Contract", claim(show(i["context_tokens"], count), " context tokens, ",
-                           show(i["max_output_tokens"], count), " output tokens, scheduler C",
+                           show(i["max_output_tokens"], _at_most), ", scheduler C",
                            show(i["concurrency"], count), ", thinking ", show(i["thinking"]))),
-        ("Evidence", claim("suite ", show(i["suite"]), ", ", show(i["suite_digest"]),
+        ("Evidence", claim("suite ", show(i["suite"]), ", digest ", show(i["suite_digest"]),
                            "; prompts ", show(i["prompts"]))),
         ("Serve", claim("container ", show(i["container"]), "; configuration ", show(i["config"]),
                         "; image id ", show(i["image_id"]), "; GPUs ", show(i["gpu_uuids"], _listed))),
@@ -107,6 +122,10 @@ def _cards(names: Any) -> str:
         return f"GPUs {NOT_RECORDED}"
     kinds = dict.fromkeys(names)
     return ", ".join(f"{names.count(kind)}x {kind}" for kind in kinds) or "no GPU"
+
+
+def _at_most(tokens: Any) -> str:
+    return f"output limit {NOT_RECORDED}" if tokens is None else f"{tokens:,} output tokens"
 
 
 def _listed(values: Any) -> str:
@@ -131,12 +150,12 @@ def _tally(*verdicts: Any) -> str:
 def _headline(s: Source, rowed: Sequence[Fact]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for result in rowed:
-        rows += [_decode_line(row) for row in _ends([r for r in result["rows"] if r["decode_tok_s"].value])]
+        rows += [_decode_line(row) for row in _ends([r for r in result["rows"] if _decode(r).value])]
         rows += [
             _aggregate_line(row) for row in _widest([r for r in result["rows"] if r["aggregate_tok_s"].value])
         ]
     for result in s.results:
-        if result["kind"].value == "record":
+        if result["kind"].value == RECORD:
             rows += [_recorded(o) for o in seen(s, result)]
         elif not result["rows"].value and result["of"].value > 1:
             rows.append(
@@ -173,22 +192,27 @@ def _depth_text(actual: Any, nominal: Any) -> str:
     return f"depth {NOT_RECORDED}" if nominal is None else f"nominal {nominal:,} tokens"
 
 
+def _decode(row: Fact) -> Fact:
+    """The decode rate of a row; of a record that has only the seeds' (N-1)/T, that one."""
+    return row["decode_tok_s"] if row["decode_tok_s"].value else row["decode_seeds_tok_s"]
+
+
 def _decode_line(row: Fact) -> tuple[Cell, ...]:
-    rate, late = row["decode_tok_s"], row["ttft_any_s"]["p50"]
+    rate, late = _decode(row), row["ttft_any_s"]["p50"]
     conditions = claim(
         show(row["label"]), "; C", show(row["streams"], count), ", p50 of ", show(rate["n"], count), "; TTFT any ",
         show(late, SECONDS), *((" s",) if late.value is not None else ()),
+        "" if row["decode_tok_s"].value else "; decode by (N-1)/T",
     )  # fmt: skip
     return claim("Decode at ", _depth(row)), claim(show(rate["p50"], RATE), " tok/s"), conditions
 
 
 def _aggregate_line(row: Fact) -> tuple[Cell, ...]:
-    done = Shown((row["requests"], row["failed"]), lambda asked, bad: f"{asked - bad}/{asked}")
     rate = claim(show(row["aggregate_tok_s"], RATE), " output tok/s")
     return (
         claim("Aggregate at C", show(row["streams"], count)),
         rate,
-        claim(show(row["label"]), "; ", done, " completed"),
+        claim(show(row["label"]), "; ", completed(row)),
     )
 
 
@@ -205,15 +229,22 @@ def _share(result: Fact) -> Claim:
 
 
 def _gates(s: Source) -> Table:
-    told = {g["id"].value: g["proves"] for g in s.about["suite"]["gates"]}
-    rows = tuple(
-        (
-            claim(show(r["gate"])), claim(show(r["kind"])), claim(verdict(r)), _share(r), claim(show(r["reason"])),
-            claim(show(told.get(r["gate"].value) or s.about["suite"])) if r["gate"].value in told else "",
-        )
-        for r in s.results
-    )  # fmt: skip
-    return Table(("Gate", "Kind", "Verdict", "Passed", "Reason", "Proves"), rows)
+    """What a gate proves stands there where the suite was kept and says so."""
+    proves = {g["id"].value: g["proves"] for g in s.about["suite"]["gates"] if g["proves"].value}
+    head = ("Gate", "Kind", "Verdict", "Passed", "Reason", *(("Proves",) if proves else ()))
+    rows: list[tuple[Cell, ...]] = []
+    for r in s.results:
+        if r["kind"].value != RECORD:
+            told = proves.get(r["gate"].value)
+            row = (
+                claim(show(r["gate"])),
+                claim(show(r["kind"])),
+                claim(verdict(r)),
+                _share(r),
+                claim(show(r["reason"])),
+            )
+            rows.append((*row, *((claim(show(told)) if told else "",) if proves else ())))
+    return Table(head, tuple(rows))
 
 
 # lanes
@@ -242,7 +273,7 @@ _COLUMNS: tuple[Column, ...] = (
     _spread_column("Effective prefill p50, tok/s", "prefill_tok_s", RATE),
     _spread_column("E2E p50, s", "e2e_s", SECONDS),
     ("Aggregate, tok/s", lambda row: (row["aggregate_tok_s"],), RATE),
-    ("Completed", lambda row: (row["requests"], row["failed"]), lambda asked, bad: f"{asked - bad}/{asked}"),
+    ("Requests", lambda row: completed(row).facts, completed_text),
     ("Prefix cache", lambda row: (row["cache"],), words),
     ("Output", lambda row: (row["output"],), words),
 )
@@ -255,28 +286,35 @@ def _lane(s: Source, result: Fact) -> Section:
     kept = [c for c in _COLUMNS if any(c[1](row)[0].value not in unknown for row in rows)]
     body = tuple(tuple(claim(Shown(tuple(pick(row)), how)) for _, pick, how in kept) for row in rows)
     origin = Shown(tuple(r["source"] for r in rows), lambda *all_: "; ".join(dict.fromkeys(all_)))
-    source = claim("Rows of gate ", show(result["gate"]), " (", show(result["kind"]), "); source: ", origin, ".")
+    source = claim("Kind ", show(result["kind"]), "; source: ", origin, ".")
     made = next(r.rows for r in s.bundle.results if r.gate == result["gate"].value)
     drawn = [replace(row, label=scrubbed(row.label)) for row in made] if s.public else made
     return Section(
-        label("Measured rows"), (source,), (Table(tuple(label(c[0]) for c in kept), body),),
+        claim("Rows of gate ", show(result["gate"])), (source,), (Table(tuple(label(c[0]) for c in kept), body),),
         charts=_charts(drawn),
     )  # fmt: skip
 
 
 def _charts(rows: Sequence[LaneRow]) -> tuple[Chart, ...]:
     """Decode and TTFT over depth where depths differ, over concurrency where loads do; one line a fixed other."""
-    arms: dict[str, list[LaneRow]] = {}
-    loads = {r.streams for r in rows}
-    depths = {(r.prompt_tokens.p50 if r.prompt_tokens else None) for r in rows} - {None}
+    by = ""
+    if all(r.decode_tok_s is None for r in rows):
+        by, rows = ", by (N-1)/T", [replace(r, decode_tok_s=r.decode_seeds_tok_s) for r in rows]
+    depths = {r.prompt_tokens.p50 for r in rows if r.prompt_tokens}
     charts: list[Chart] = []
     if len(depths) > 1:
-        for row in rows:
-            arms.setdefault(f"C{row.streams}", []).append(row)
-        charts += [over_depth(arms, measure) for measure in ("decode", "ttft")]
-    if len(loads) > 1:
-        arms = {}
-        for row in rows:
-            arms.setdefault(f"{row.nominal_tokens or '?'} nominal tokens", []).append(row)
-        charts += [over_streams(arms, measure) for measure in ("decode", "ttft")]
+        charts += [over_depth(_arms(rows, "depth", by), "decode"), over_depth(_arms(rows, "depth"), "ttft")]
+    if len({r.streams for r in rows}) > 1:
+        charts += [
+            over_streams(_arms(rows, "streams", by), "decode"),
+            over_streams(_arms(rows, "streams"), "ttft"),
+        ]
     return tuple(c for c in charts if any(p.y is not None for a in c.series for p in a.points))
+
+
+def _arms(rows: Sequence[LaneRow], over: str, by: str = "") -> dict[str, list[LaneRow]]:
+    arms: dict[str, list[LaneRow]] = {}
+    for row in rows:
+        name = f"C{row.streams}" if over == "depth" else _depth_text(None, row.nominal_tokens)
+        arms.setdefault(name + by, []).append(row)
+    return arms

@@ -23,6 +23,9 @@ from anvil_tui.core.claims import (
     show,
 )
 
+FAILED = "failed requests"
+"""Among what a row misses: its record does not say how many requests failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -44,6 +47,15 @@ def seen(s: Source, result: Fact) -> list[Fact]:
     return [o for o in s.observations if o["gate"].value == result["gate"].value]
 
 
+def completed(row: Fact) -> Shown:
+    return Shown((row["requests"], row["failed"], row["missing"]), completed_text)
+
+
+def completed_text(asked: Any, bad: Any, missing: Any) -> str:
+    """`5/5 completed`; a record that does not say what failed has no such figure."""
+    return f"{asked} made" if FAILED in (missing or ()) else f"{asked - bad}/{asked} completed"
+
+
 def verdict(result: Fact) -> Shown:
     return Shown(
         (result["verdict"], result["accepted"]), lambda v, ok: f"{v}, accepted by its rule" if ok else str(v)
@@ -57,7 +69,8 @@ def memory(s: Source) -> Section:
     """Free MiB a card as the reserve gates read it; the order of cards is the order of the reading."""
     rows: list[tuple[Cell, ...]] = []
     for o in s.observations:
-        for key, moment in (("free_mib", "when read"), ("least_free_mib", "least seen")):
+        moments = (("free_mib", claim(show(o["raw"]["when"]))), ("least_free_mib", label("least seen")))
+        for key, moment in moments:
             cards = tuple(o["raw"][key])
             if cards and o["kind"].value == "reserve":
                 rows.append(
@@ -78,7 +91,15 @@ def _cards(*free: Any) -> str:
 def caveats(s: Source) -> tuple[Claim, ...]:
     found = [_not_passed(r) for r in s.results if r["verdict"].value != "passed"]
     for result in s.results:
-        found += [c for row in result["rows"] for c in _row_caveats(result, row)]
+        rows = list(result["rows"])
+        common = set(rows[0]["missing"].value or ()) if len(rows) > 1 else set()
+        common &= set.intersection(*(set(row["missing"].value or ()) for row in rows)) if rows else set()
+        if common:
+            shared = tuple(f for f in rows[0]["missing"] if f.value in common)
+            found.append(
+                claim("Gate ", show(result["gate"]), ", all rows: not recorded: ", Shown(shared, _joined), ".")
+            )
+        found += [c for row in rows for c in _row_caveats(result, row, common)]
     found += [claim(show(note)) for note in s.about["notes"]]
     blank = tuple(f for f in s.identity if f.value in (None, ""))
     if blank:
@@ -100,7 +121,11 @@ def _classes(*classes: Any) -> str:
     return f" ({', '.join(known)})" if known else ""
 
 
-def _row_caveats(result: Fact, row: Fact) -> list[Claim]:
+def _joined(*texts: Any) -> str:
+    return ", ".join(texts)
+
+
+def _row_caveats(result: Fact, row: Fact, common: set[str]) -> list[Claim]:
     named = ("Gate ", show(result["gate"]), ", row ", show(row["label"]))
     found = []
     if row["failed"].value:
@@ -110,9 +135,9 @@ def _row_caveats(result: Fact, row: Fact) -> list[Claim]:
     if row["instrument"]["invalid"].value:
         found.append(claim(*named, ": its times must not be used: ", show(row["instrument"]["invalid"]), "."))
     found += [claim(*named, ": ", show(note), ".") for note in row["notes"]]
-    absent = tuple(row["missing"])
+    absent = tuple(f for f in row["missing"] if f.value not in common)
     if absent:
-        found.append(claim(*named, ": not recorded: ", Shown(absent, lambda *all_: ", ".join(all_)), "."))
+        found.append(claim(*named, ": not recorded: ", Shown(absent, _joined), "."))
     return found
 
 
@@ -141,13 +166,14 @@ def boundary(s: Source) -> tuple[Claim, ...]:
 
 def _load(s: Source) -> Claim:
     ceiling = ("The scheduler is configured for C", show(s.identity["concurrency"], count), "; ")
-    whole = [row for r in s.results for row in r["rows"] if not row["failed"].value]
+    rows = [row for r in s.results for row in r["rows"]]
+    whole = [row for row in rows if not row["failed"].value and FAILED not in (row["missing"].value or ())]
     if not whole:
         return claim(*ceiling, "no load was measured, so this is a ceiling and no capacity.")
     most = max(whole, key=lambda row: (row["streams"].value, _tokens(row)))
     return claim(
         *ceiling, "the largest load measured without a failure is C", show(most["streams"], count), " at ",
-        Shown((most["prompt_tokens"]["p50"], most["nominal_tokens"]), _depth), " a request.",
+        Shown((most["prompt_tokens"]["p50"], most["nominal_tokens"]), _depth), ".",
     )  # fmt: skip
 
 
@@ -157,8 +183,8 @@ def _tokens(row: Fact) -> float:
 
 def _depth(actual: Any, nominal: Any) -> str:
     if actual is not None:
-        return f"{actual:,.0f} prompt tokens counted by the engine"
-    return "a depth that is not recorded" if nominal is None else f"nominal {nominal:,} tokens"
+        return f"{actual:,.0f} prompt tokens a request, counted by the engine"
+    return "a depth that is not recorded" if nominal is None else f"nominal {nominal:,} tokens a request"
 
 
 def _deepest(s: Source) -> Fact | None:

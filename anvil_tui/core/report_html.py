@@ -17,7 +17,7 @@ _STYLE = """
 }
 * { box-sizing: border-box }
 body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 72rem; color: var(--ink); background: var(--ground);
-  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere }
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 1rem }
 h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; padding-top: .6rem; border-top: 1px solid var(--rule) }
 p { margin: .4rem 0; color: var(--soft) }
@@ -27,14 +27,18 @@ li { margin: .25rem 0 }
 .wide:focus-visible { outline: 2px solid #0072b2; outline-offset: 2px }
 table { border-collapse: collapse; width: 100%; font-size: .9rem }
 th, td { text-align: left; vertical-align: top; padding: .4rem .6rem; border-top: 1px solid var(--rule) }
+td { overflow-wrap: anywhere }
+tbody th { font-weight: 600; min-width: 7rem }
 thead th { border-top: 0; background: var(--band); font-weight: 600 }
-.many td { white-space: nowrap } .many th { min-width: 5rem }
+.many td { min-width: 6rem; overflow-wrap: break-word }
 figure { margin: 1rem 0 }
 figure svg { max-width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px }
 @media print {
   :root { --ink: #000; --soft: #333; --ground: #fff; --rule: #bbb; --band: #eee }
   body { max-width: none; padding: 0; font-size: 10pt }
-  .wide { overflow: visible; border: 0 } .many td { white-space: normal }
+  .wide { overflow: visible; border: 0 }
+  tbody th, .many th, .many td { min-width: 0; overflow-wrap: anywhere }
+  .many { font-size: 7pt } .many th, .many td { padding: .2rem }
   h2 { break-after: avoid } tr, figure { break-inside: avoid }
 }
 """
@@ -56,11 +60,12 @@ def html(report: Report) -> str:
 
 
 def _section(section: Section) -> Iterator[str]:
-    yield f"<section>\n<h2>{escape(section.title)}</h2>"
+    title = _cell(section.title)
+    yield f"<section>\n<h2>{title}</h2>"
     for claim in section.lines:
         yield f"<p>{escape(plain(claim))}</p>"
     for table in section.tables:
-        yield from _table(table, section.title)
+        yield from _table(table, title)
     for chart in section.charts:
         yield f"<figure>\n{svg(chart)}</figure>"
     if section.bullets:
@@ -69,8 +74,9 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def _table(table: Table, name: str) -> Iterator[str]:
+    """`name` is HTML already."""
     many = ' class="many"' if len(table.head) >= _MANY else ""
-    yield f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">\n<table{many}>'
+    yield f'<div class="wide" tabindex="0" role="region" aria-label="{name}">\n<table{many}>'
     yield (
         "<thead><tr>" + "".join(f'<th scope="col">{escape(h)}</th>' for h in table.head) + "</tr></thead>\n<tbody>"
     )

@@ -75,7 +75,8 @@ def _lines(report: Report) -> Iterator[Line]:
     yield Line(f"# {marked(report.title)}", (report.title,))
     for section in report.sections:
         yield Line("")
-        yield Line(f"## {section.title}")
+        title = _row([section.title])
+        yield Line(f"## {title.text.strip('| ')}", title.claims)
         yield from _section(section)
 
 

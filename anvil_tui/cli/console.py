@@ -7,8 +7,10 @@ from pathlib import Path
 
 from anvil_tui.cli.launch import spawn, start
 from anvil_tui.cli.wiring import box_of, open_probes
+from anvil_tui.core.errors import Refused
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.service.box import Box
+from anvil_tui.service.library import Library
 from anvil_tui.service.planning import plan
 from anvil_tui.service.probes import Probes
 
@@ -34,12 +36,19 @@ class Deeds:
     def cancel(self, operation: str, reason: str) -> None:
         self._box.operations.ask_cancel(operation, reason)
 
+    def pause(self, operation: str, on: bool) -> None:
+        holder = self._box.lease.holder()
+        if holder is None or holder.operation != operation:
+            raise Refused(f"operation {operation} does not run any more: there is nothing to pause")
+        self._box.operations.pause(operation, on)
+
 
 class Service:
     """One box for one console: `store` publishes the World; `deeds` is None in read-only mode."""
 
     def __init__(self, box: Box, probes: Probes, deeds: Deeds | None) -> None:
         self.store, self._box, self._probes, self.deeds = probes.store, box, probes, deeds
+        self.evidence = Library(box)
 
     def begin(self) -> None:
         self._probes.start()

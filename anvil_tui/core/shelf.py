@@ -1,4 +1,4 @@
-"""What the console reads of the disk for the screen that is open: results of a run, a comparison, checks. Pure values.
+"""What the console reads of the disk for the screen that is open: results, a comparison, checks. Pure values.
 
 None of it is read by drawing: it is fetched in a thread and drawn when it has come.
 """
@@ -68,7 +68,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """`arms` maps the id of a bundle to `A` or `B`; `comparing` = the comparison of these arms has not come yet."""
+    """`arms` maps the id of a bundle to `A` or `B`; `comparing` = the comparison of them has not come yet."""
 
     run: RunFiles | None = None
     arms: Mapping[str, str] = field(default_factory=dict)

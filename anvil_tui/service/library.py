@@ -44,7 +44,7 @@ class Library:
         return RunFiles(operation, (), broken, so_far, self._suite(operation), error)
 
     def compare(self, arms: Mapping[str, str]) -> Compared:
-        """Arm B against arm A, each the bundles (by id) that are mapped to its letter; every one is checked first."""
+        """Arm B against arm A, each the bundles (by id) that are mapped to its letter; each is checked first."""
         store = self._store()
         a, b = (arm_of(store, ",".join(i for i, arm in arms.items() if arm == name), name) for name in "AB")
         found = compare(a, b, recipes=self._box.store.kept_recipes())

@@ -58,6 +58,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.operations", "operations", ("3",), "Journal of each operation, step by step"),
     Action("view.gates", "gates", ("4",), "Every gate of a qualification"),
     Action("view.logs", "logs", ("5",), "The log of the selected serve on the whole screen"),
+    Action("view.compare", "compare", ("6",), "Bundles of evidence against each other"),
+    Action("view.arm", "arm A or B", ("space",), "Put the selected bundle in arm A, in arm B, or in none"),
+    Action("view.verify", "verify", ("v",), "Check the selected bundle, or the operation's, by its hashes"),
     Action("view.detail", "detail", ("enter",), "The selected thing in full, with its whole id"),
     Action("view.back", "back", ("escape",), "Clear the filter, or go back one screen"),
     Action("view.next", "next pane", ("tab",), "Move to the next pane"),
@@ -100,7 +103,11 @@ ACTIONS: tuple[Action, ...] = (
         "traffic", "serve", policies.unload, lambda t: Intent("unload", container_id=t.serve),
     ),
     Action(
-        "operation.resume", "resume", ("r",), "Let an interrupted operation go on from its journal",
+        "operation.pause", "pause", ("w",), "Hold the gates before their next request; the lease stays held",
+        "reversible", "operation", policies.pause,
+    ),
+    Action(
+        "operation.resume", "resume", ("r",), "Let paused gates, or an interrupted operation, go on",
         "reversible", "operation", policies.resume,
     ),
     Action(

@@ -29,6 +29,7 @@ from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.screens.listing import Recipes
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
+from anvil_tui.ui.shelves import Shelves
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.theme import ANVIL
 from anvil_tui.ui.widgets.strips import Strips
@@ -58,6 +59,7 @@ class Console(App[int], inherit_bindings=False):
         self.moved_from = ""
         self.crash: Path | None = None
         self.deeds = Deeds(self, service.deeds) if service.deeds is not None else None
+        self.shelves: Shelves = Shelves(self, service.evidence)
         self.animation_level = "none"
         self.bridge: Bridge | None = None
         self._autopump = autopump
@@ -98,6 +100,7 @@ class Console(App[int], inherit_bindings=False):
         for screen in self.screen_stack:
             if isinstance(screen, Board | Dialog | Picker):
                 screen.world_changed(self.world, self.view)
+        self.shelves.tend()
 
     def look(self, view: View) -> None:
         self.view = view

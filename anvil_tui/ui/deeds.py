@@ -5,7 +5,6 @@ Nothing here waits: what may block runs in a daemon thread, so that leaving the 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from anvil_tui.ui.presenters.cells import Cell, Panel, Row, spread
 from anvil_tui.ui.presenters.operations import what_now
 from anvil_tui.ui.seams import Control
 from anvil_tui.ui.text import literal
+from anvil_tui.ui.work import off_loop
 
 if TYPE_CHECKING:
     from anvil_tui.ui.app import Console
@@ -149,11 +149,19 @@ class Deeds:
             self.pending = False
             return
         deeds: dict[str, Callable[[], None]] = {
-            "operation.resume": partial(self.control.resume, operation),
+            "operation.pause": partial(self.control.pause, operation, True),
+            "operation.resume": self._resume(operation),
             "operation.undo": partial(self.control.undo, operation),
             "operation.cancel": partial(self.control.cancel, operation, answer or "no reason given"),
         }
         self._call(deeds[action.id], partial(self._steered, action))
+
+    def _resume(self, operation: str) -> Callable[[], None]:
+        """Let paused gates go on; start the process of an operation that has none again."""
+        found = next((o for o in self.app.world.operations if o.id == operation), None)
+        if found is not None and found.alive:
+            return partial(self.control.pause, operation, False)
+        return partial(self.control.resume, operation)
 
     def _steered(self, action: Action, result: AnvilError | None) -> None:
         if isinstance(result, AnvilError):
@@ -163,20 +171,7 @@ class Deeds:
         self.app.say(f"{action.label}: asked")
 
     def _call(self, work: Callable[[], T], done: Callable[[T | AnvilError], None]) -> None:
-        """Run `work` off the loop and `done` on it. A bug in `work` leaves a trace and the console lives."""
-
-        def run() -> None:
-            result: T | AnvilError
-            try:
-                result = work()
-            except AnvilError as error:
-                result = error
-            except Exception as bug:
-                result = AnvilError(f"internal error: {type(bug).__name__}; trace in {self.app.trace(bug)}")
-            if self.app.is_running:
-                self.app.call_later(done, result)
-
-        threading.Thread(target=run, name="deed", daemon=True).start()
+        off_loop(self.app, work, done)
 
 
 def quit_dialog(text: str) -> Dialog:

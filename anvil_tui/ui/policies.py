@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anvil_tui.core.gates import Verdict
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.world import Phase, Serve, World
 from anvil_tui.ui.presenters.freshness import why_unusable
@@ -177,7 +178,15 @@ OPEN = ("interrupted", "halted")
 
 
 def resume(world: World, target: Target) -> str | None:
-    return _operation(world, target, OPEN, "no operation is interrupted or halted")
+    return _operation(world, target, (*OPEN, "paused"), "no operation is paused, interrupted or halted")
+
+
+def pause(world: World, target: Target) -> str | None:
+    closed = _operation(world, target, ("running",), "no operation is running")
+    found = next((o for o in world.operations if o.id == target.operation), None)
+    if closed is None and found and all(g.verdict in set(Verdict) for g in found.gates):
+        return f"{found.kind} has no gate before it: only gates can wait"
+    return closed
 
 
 def undo(world: World, target: Target) -> str | None:
@@ -189,7 +198,7 @@ def undo(world: World, target: Target) -> str | None:
 
 
 def cancel(world: World, target: Target) -> str | None:
-    closed = _operation(world, target, ("running",), "no operation is running")
+    closed = _operation(world, target, ("running", "paused"), "no operation is running")
     found = next((o for o in world.operations if o.id == target.operation), None)
     if closed is None and found and found.decision:
         return f"{found.kind} has decided ({found.decision}): it ends by itself"

@@ -43,7 +43,7 @@ def set_filter(app: Console) -> None:
     board = _board(app)
     name = board.filter_name() if board else ""
     if not name:
-        app.say("filter: this pane has none; serves, log, recipes and operations do")
+        app.say("filter: this pane has none; serves, log, recipes, operations and bundles do")
         return
     dialog = Dialog(
         sentence_panel(f"Filter {name}", "Only rows with this text are shown. Empty shows all."),
@@ -90,10 +90,10 @@ def detail(app: Console) -> None:
     if board is None or pane is None or isinstance(board, Detail):
         return
     field = pane.field or ("serve" if app.world.serve(pane.cursor) else "gpu" if pane.cursor else "")
-    if field in Detail.BUILDS and pane.cursor:
-        app.push_screen(Detail(field))
-    elif field in ("operation", "gate") and isinstance(board, Overview):
+    if field in ("operation", "gate") and isinstance(board, Overview):
         opener(f"view.{field}s")(app)
+    elif field in Detail.BUILDS and pane.cursor:
+        app.push_screen(Detail(field))
     elif isinstance(pane, Tail) and isinstance(board, Overview):
         opener("view.logs")(app)
 
@@ -150,6 +150,8 @@ READS: dict[str, Read] = {
     "view.filter": set_filter,
     "view.overview": overview,
     **{name: opener(name) for name in SCREENS},
+    "view.arm": lambda app: app.shelves.arm(),
+    "view.verify": lambda app: app.shelves.verify(),
     "view.detail": detail,
     "view.back": back,
     "view.next": cycler(1),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.shelf import Compared, RunFiles, Verified
 from anvil_tui.core.world import World
 
 
@@ -35,6 +36,20 @@ class Control(Protocol):
 
     def cancel(self, operation_id: str, reason: str) -> None: ...
 
+    def pause(self, operation_id: str, on: bool) -> None:
+        """Ask a running operation to hold its gates, or to let them go on."""
+
+
+class Evidence(Protocol):
+    """What qualifications left behind. Each call reads files and may raise AnvilError: asked in a thread."""
+
+    def run(self, operation: str) -> RunFiles: ...
+
+    def compare(self, arms: Mapping[str, str]) -> Compared:
+        """`arms` maps ids of bundles to `A` or `B`."""
+
+    def verify(self, names: Iterable[str]) -> Mapping[str, Verified]: ...
+
 
 class ConsoleService(Protocol):
     """`deeds` is None in read-only mode: then nothing that could change the box exists in this process."""
@@ -44,6 +59,9 @@ class ConsoleService(Protocol):
 
     @property
     def deeds(self) -> Control | None: ...
+
+    @property
+    def evidence(self) -> Evidence: ...
 
     def begin(self) -> None:
         """Start reading the box. Called once, after the first paint; may block."""

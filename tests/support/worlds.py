@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -20,6 +20,7 @@ from anvil_tui.core.progress import Trail
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.serves import derive
+from anvil_tui.core.shelf import Compared, RunFiles, Verified
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, RecipeFile, RoleRecord, ServeRecord, World
 
@@ -381,11 +382,40 @@ class FakeDeeds:
             raise Refused("a cancel needs a reason")
         self.steered.append(("cancel", operation_id, reason))
 
+    def pause(self, operation_id: str, on: bool) -> None:
+        self.steered.append(("pause" if on else "go on", operation_id))
+
+
+class FakeEvidence:
+    """Gives the runs and the comparison that a test put here; remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunFiles] = {}
+        self.compared: Compared | AnvilError = Compared(error="no comparison in this test")
+        self.checked: dict[str, Verified] = {}
+        self.asked: list[tuple[str, object]] = []
+
+    def run(self, operation: str) -> RunFiles:
+        self.asked.append(("run", operation))
+        return self.runs.get(operation, RunFiles(operation))
+
+    def compare(self, arms: Mapping[str, str]) -> Compared:
+        self.asked.append(("compare", dict(arms)))
+        if isinstance(self.compared, AnvilError):
+            raise self.compared
+        return self.compared
+
+    def verify(self, names: Iterable[str]) -> Mapping[str, Verified]:
+        wanted = tuple(names)
+        self.asked.append(("verify", wanted))
+        return {name: self.checked[name] for name in wanted}
+
 
 class FakeService:
     def __init__(self, world: World) -> None:
         self.store = FakeStore(world)
         self.deeds = None if world.read_only else FakeDeeds(self.store)
+        self.evidence = FakeEvidence()
         self.followed: list[str | None] = []
         self.begun = 0
 

@@ -56,7 +56,7 @@ CASES: list[tuple[str, World, Target, str | None]] = [
     ("recipe.promote", worlds.calm(), replace(ROLE, recipe=worlds.FALLBACK), None),
     ("recipe.promote", worlds.calm(), replace(ROLE, recipe=worlds.CANDIDATE), "already serves primary"),
     ("recipe.promote", worlds.calm(), Target(serve=SERVING), "choose a serve of the role first"),
-    ("operation.resume", worlds.calm(), ROLE, "no operation is interrupted"),
+    ("operation.resume", worlds.calm(), ROLE, "no operation is paused, interrupted or halted"),
     ("operation.cancel", worlds.calm(), ROLE, "no operation is running"),
 ]  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
 
+from anvil_tui.core.shelf import Shelf
 from anvil_tui.ui.text import clip, fit, pad, rpad, wrap
 
 Tone = Literal["text", "strong", "dim", "faint", "good", "warn", "bad", "accent", "spark", "mark"]
@@ -43,6 +44,7 @@ class View:
     """What is looked at: keys, never positions. `zone` None = this machine's own.
 
     `picked` names the key fields that a person set; the others are where the cursor stands by default.
+    `shelf` is what was read of the disk for the screen that is open.
     """
 
     serve: str = ""
@@ -50,9 +52,11 @@ class View:
     operation: str = ""
     recipe: str = ""
     gate: str = ""
+    bundle: str = ""
     zone: tzinfo | None = None
     filters: tuple[tuple[str, str], ...] = ()
     picked: frozenset[str] = frozenset()
+    shelf: Shelf = Shelf()
 
     def choosing(self, field_name: str, key: str, *, picked: bool = False) -> View:
         """The same view with another key in one of the key fields, set by a person or not."""

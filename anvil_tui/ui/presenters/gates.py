@@ -8,7 +8,7 @@ from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import GateView, OperationView
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, facts, left, right, row, sentence
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, left, right, row, sentence
 from anvil_tui.ui.text import bar, clip, literal
 
 NOT_RUN = "not run"
@@ -58,7 +58,7 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
         text = "No qualification yet: g runs the gates of a suite on the selected serve."
         return Panel("Gates", tuple(sentence(text, width, "dim")))
     title = f"Gates {tally(operation.gates)}  {operation.kind} {literal(operation.target, 80)}"
-    rows = [_line(g, width) for g in settled(operation)]
+    rows = [line(g, width) for g in settled(operation)]
     return Panel(title, tuple(rows), _verdicts(operation))
 
 
@@ -74,7 +74,7 @@ def _verdicts(operation: OperationView) -> Cell | None:
     return Cell(" ".join(f"{n} {verdict}" for verdict, n in counts.items()), tone)
 
 
-def _line(gate: GateView, width: int) -> Row:
+def line(gate: GateView, width: int) -> Row:
     glyph, tone = mark(gate.verdict)
     name = max(12, min(22, width // 3))
     done = f"{gate.done}/{gate.of}" if gate.of else ""
@@ -95,27 +95,3 @@ def _line(gate: GateView, width: int) -> Row:
         why_tone: Tone = "dim" if gate.verdict == Verdict.PASSED else tone
         cells.append(Cell("  " + clip(literal(gate.reason), spent - 11), why_tone))
     return row(*cells, key=gate.id)
-
-
-def detail(world: World, view: View, width: int, height: int) -> Panel:
-    """One gate in full: nothing cut."""
-    operation = of_operation(world, view)
-    gate = next((g for g in settled(operation) if g.id == view.gate), None) if operation else None
-    if operation is None or gate is None:
-        return Panel("Gate", tuple(sentence("Choose a gate with the arrow keys.", width, "dim")))
-    glyph, tone = mark(gate.verdict)
-    took = "n/a" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s"
-    rows = facts(
-        [
-            ("gate", literal(gate.id)),
-            ("kind", literal(gate.kind)),
-            ("verdict", [Cell(f"{glyph} {gate.verdict}", tone)]),
-            ("observations", f"{gate.done} of {gate.of}" if gate.of else "n/a"),
-            ("took", took),
-            ("reason", literal(gate.reason, 2000) or "none given"),
-            ("operation", f"{operation.kind} {operation.id}"),
-            ("target", literal(operation.target)),
-        ],
-        width,
-    )
-    return Panel(f"Gate {literal(gate.id)}", tuple(rows))

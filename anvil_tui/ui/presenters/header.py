@@ -47,7 +47,9 @@ def _lease(world: World) -> list[Cell]:
     if world.lease is None:
         return [Cell("lease free", "dim")]
     held = world.lease
-    return [Cell("lease ", "dim"), Cell(f"{literal(held.user, 16)}:{held.pid}", "warn")]
+    cells = [Cell("lease ", "dim"), Cell(f"{literal(held.user, 16)}:{held.pid}", "warn")]
+    paused = any(o.id == held.operation and o.state == "paused" for o in world.operations)
+    return [*cells, Cell(" PAUSED", "warn")] if paused else cells
 
 
 def _serving(world: World, room: int) -> list[Cell]:

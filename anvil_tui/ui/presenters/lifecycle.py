@@ -172,24 +172,23 @@ def _next_row(verb: str | None, why: Why, keys: dict[str, str], width: int) -> R
 
 def _operation_rows(world: World, operation: OperationView, width: int) -> tuple[Row, Row]:
     """While an operation is open the strip is about it: steps around the present one."""
-    gone = operation.state == "interrupted"
-    tone: Tone = "warn" if gone else "accent"
-    word = f"{operation.kind} INTERRUPTED" if gone else operation.kind
+    gone, paused = operation.state == "interrupted", operation.state == "paused"
+    tone: Tone = "warn" if gone or paused else "accent"
+    word = f"{operation.kind} {operation.state.upper()}" if gone or paused else operation.kind
     place, count, step = current_step(operation)
     back = operation.decision == "undo" and bool(operation.undo_steps)
-    head = [Cell(f" {glyphs.RUN if tone == 'accent' else glyphs.WARN} {word} ", tone)]
+    glyph = glyphs.WARN if gone else glyphs.WAIT if paused else glyphs.RUN
+    head = [Cell(f" {glyph} {word} ", tone)]
     # the journal tells of a way back only what it has come to, so that there is no "of how many"
     dots = [] if back else _dots(place, count, tone)
     tail = [Cell(f"undo step {place}  " if back else f"step {place}/{count}  ", "dim"), *dots]
     room = width - width_of(head) - width_of(tail) - 3
     name = Cell(fit(literal(operation.target), max(8, room)) + "  ", "strong")
     first = spread([*head, name, *tail], [], width)
-    if gone:
-        return first, spread(
-            [Cell(" next      ", "dim"), Cell("r resume", "accent"), Cell(" or "), Cell("z undo", "accent")],
-            [],
-            width,
-        )
+    if gone or paused:
+        other = "c cancel" if paused else "z undo"
+        ways = [Cell("r resume", "accent"), Cell(" or "), Cell(other, "accent")]
+        return first, spread([Cell(" next      ", "dim"), *ways], [], width)
     now = literal(step.title, 100) if step else "starting"
     said = progress_note(world, operation)
     note = f"  {literal(said, 200)}" if said else ""

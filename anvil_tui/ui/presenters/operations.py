@@ -8,7 +8,7 @@ from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.times import parse_time, span
 from anvil_tui.core.world import Event, Phase, World
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters import gates
+from anvil_tui.ui.presenters import evidence, gates
 from anvil_tui.ui.presenters.cells import (
     BLANK,
     Cell,
@@ -31,6 +31,7 @@ READY = "ready"
 _STATES: dict[str, tuple[str, Tone]] = {
     "planned": (glyphs.TODO_DOT, "faint"),
     "running": (glyphs.RUN, "accent"),
+    "paused": (glyphs.WAIT, "warn"),
     "interrupted": (glyphs.WARN, "warn"),
     "done": (glyphs.DONE, "good"),
     "undone": (glyphs.OFF, "warn"),
@@ -48,7 +49,7 @@ _EVENT_TONES: dict[str, Tone] = {"plain": "text", "good": "good", "warn": "warn"
 
 
 def state_word(operation: OperationView) -> str:
-    return operation.state.upper() if operation.state in ("interrupted", "halted") else operation.state
+    return operation.state.upper() if operation.state in ("interrupted", "halted", "paused") else operation.state
 
 
 def current_step(operation: OperationView) -> tuple[int, int, StepView | None]:
@@ -88,6 +89,11 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
                 Cell("  nothing else starts: r tries again · z undoes · enter shows what is true", "warn"),
                 key=operation.id,
             ),
+        ]
+    if operation.state == "paused":
+        return [
+            spread([*head, Cell("PAUSED: its gates wait, the lease is held", "warn")], [], width, operation.id),
+            row(Cell("  r lets them go on · c cancels with a reason", "warn"), key=operation.id),
         ]
     place, count, step = current_step(operation)
     title = literal(step.title, 80) if step else "starting"
@@ -212,7 +218,8 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
     rows += _steps(world, operation, operation.steps, width, "Steps")
     if operation.gates:
         rows += [BLANK, row(Cell(f"Gates {gates.tally(operation.gates)}", "accent"))]
-        rows += [gates._line(g, width)._replace(key="") for g in gates.settled(operation)]
+        rows += [gates.line(g, width)._replace(key="") for g in gates.settled(operation)]
+    rows += evidence.rows(operation, view, width)
     return Panel(f"{operation.kind} {literal(operation.target, 120)}", tuple(rows))
 
 
@@ -252,6 +259,8 @@ def what_now(operation: OperationView) -> str:
             return "Its process is starting."
         case "running" if operation.decision:
             return f"It has decided ({operation.decision}) and ends by itself, also without this console."
+        case "paused":
+            return "Its gates wait and the lease is held: r lets them go on, c cancels it with a reason."
         case "running":
             return "It runs in its own process and goes on without this console. c cancels it with a reason."
         case "interrupted" if operation.decision == "forward":
@@ -272,7 +281,7 @@ def what_now(operation: OperationView) -> str:
 def broken_off(operation: OperationView, step: StepView) -> bool:
     """Its journal says that it runs, but nobody runs it any more: the process is gone, or the way back goes on."""
     back = operation.decision == "undo" and bool(operation.undo_steps) and step in operation.steps
-    return step.state == "running" and (operation.state != "running" or back)
+    return step.state == "running" and (operation.state not in ("running", "paused") or back)
 
 
 def _steps(

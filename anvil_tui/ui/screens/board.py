@@ -51,6 +51,7 @@ class Board(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.show(self.console.world, self.console.view)
+        self.console.shelves.tend()
 
     def on_resize(self) -> None:
         self.show(self.console.world, self.console.view)
@@ -74,7 +75,10 @@ class Board(Screen[None], inherit_bindings=False):
     def show_hints(self) -> None:
         """The hints, or for one key press the sentence that answers the last one."""
         width, said = self.size.width, self.console.said
-        rows = hints([REGISTRY[i] for i in self.HINTS], self.console.why, width)
+        shown = [REGISTRY[i] for i in self.HINTS]
+        if self.console.world.read_only:
+            shown = [a for a in shown if not a.mutates]
+        rows = hints(shown, self.console.why, width)
         if said:
             rows = spread([Cell(" "), Cell(literal(said), "warn")], [], width)
         self.query_one("#hints", Line).set_rows(rows)
@@ -114,6 +118,7 @@ class Board(Screen[None], inherit_bindings=False):
             "log": "log",
             "operations": "operations",
             "recipes": "recipes",
+            "bundles": "bundles",
         }.get(pane.id or "" if pane else "", "")
 
     def visible_text(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A list and the chosen item in full: recipes, operations, gates. And one item alone, and the log alone."""
+"""A list and the chosen item: recipes, operations, gates, bundles. And one item alone, and the log alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from anvil_tui.ui.presenters import details, gates, operations, recipes
+from anvil_tui.ui.presenters import compare, details, gate_table, operations, recipes
 from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.widgets.pane import Build, Pane
 from anvil_tui.ui.widgets.tail import Tail
@@ -26,7 +26,7 @@ class Recipes(Board):
 
 class Operations(Board):
     HINTS: ClassVar[tuple[str, ...]] = (
-        "view.help", "view.back", "operation.resume", "operation.undo", "operation.cancel", "view.filter",
+        "view.help", "view.back", "operation.resume", "operation.undo", "operation.cancel", "view.verify",
     )  # fmt: skip
 
     def body(self) -> ComposeResult:
@@ -36,12 +36,25 @@ class Operations(Board):
 
 
 class Gates(Board):
-    HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.back", "serve.qualify", "operation.cancel", "view.logs")
+    HINTS: ClassVar[tuple[str, ...]] = (
+        "view.help", "view.back", "view.detail", "operation.pause", "operation.resume", "operation.cancel",
+    )  # fmt: skip
 
     def body(self) -> ComposeResult:
-        with Horizontal(classes="split"):
-            yield Pane(gates.panel, "gate", id="gates")
-            yield Pane(gates.detail, id="gate")
+        with Horizontal(classes="stack"):
+            yield Pane(gate_table.table, "gate", id="gates")
+            yield Pane(gate_table.detail, id="gate")
+
+
+class Compare(Board):
+    HINTS: ClassVar[tuple[str, ...]] = (
+        "view.help", "view.back", "view.arm", "view.detail", "view.verify", "view.filter",
+    )  # fmt: skip
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="stack"):
+            yield Pane(compare.list_panel, "bundle", id="bundles")
+            yield Pane(compare.panel, id="comparison")
 
 
 class Logs(Board):
@@ -52,10 +65,13 @@ class Logs(Board):
 
 
 class Detail(Board):
-    """One serve or one GPU in full."""
+    """One thing in full, on the whole screen."""
 
     HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.back", "view.copy", "serve.qualify", "serve.unload")
-    BUILDS: ClassVar[dict[str, Build]] = {"serve": details.serve_panel, "gpu": details.gpu_panel}
+    BUILDS: ClassVar[dict[str, Build]] = {
+        "serve": details.serve_panel, "gpu": details.gpu_panel, "gate": gate_table.detail,
+        "operation": operations.detail_panel, "recipe": recipes.detail_panel, "bundle": compare.panel,
+    }  # fmt: skip
 
     def __init__(self, field: str) -> None:
         super().__init__()
@@ -69,5 +85,6 @@ SCREENS: dict[str, type[Board]] = {
     "view.recipes": Recipes,
     "view.operations": Operations,
     "view.gates": Gates,
+    "view.compare": Compare,
     "view.logs": Logs,
 }

@@ -150,9 +150,10 @@ def _tally(*verdicts: Any) -> str:
 def _headline(s: Source, rowed: Sequence[Fact]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for result in rowed:
-        rows += [_decode_line(row) for row in _ends([r for r in result["rows"] if _decode(r).value])]
+        usable = [r for r in result["rows"] if not r["instrument"]["invalid"].value]
+        rows += [_decode_line(result, row) for row in _ends([r for r in usable if _decode(r).value])]
         rows += [
-            _aggregate_line(row) for row in _widest([r for r in result["rows"] if r["aggregate_tok_s"].value])
+            _aggregate_line(result, row) for row in _widest([r for r in usable if r["aggregate_tok_s"].value])
         ]
     for result in s.results:
         if result["kind"].value == RECORD:
@@ -197,22 +198,22 @@ def _decode(row: Fact) -> Fact:
     return row["decode_tok_s"] if row["decode_tok_s"].value else row["decode_seeds_tok_s"]
 
 
-def _decode_line(row: Fact) -> tuple[Cell, ...]:
+def _decode_line(result: Fact, row: Fact) -> tuple[Cell, ...]:
     rate, late = _decode(row), row["ttft_any_s"]["p50"]
     conditions = claim(
-        show(row["label"]), "; C", show(row["streams"], count), ", p50 of ", show(rate["n"], count), "; TTFT any ",
-        show(late, SECONDS), *((" s",) if late.value is not None else ()),
+        show(result["gate"]), ": ", show(row["label"]), "; C", show(row["streams"], count), ", p50 of ",
+        show(rate["n"], count), "; TTFT any ", show(late, SECONDS), *((" s",) if late.value is not None else ()),
         "" if row["decode_tok_s"].value else "; decode by (N-1)/T",
     )  # fmt: skip
     return claim("Decode at ", _depth(row)), claim(show(rate["p50"], RATE), " tok/s"), conditions
 
 
-def _aggregate_line(row: Fact) -> tuple[Cell, ...]:
+def _aggregate_line(result: Fact, row: Fact) -> tuple[Cell, ...]:
     rate = claim(show(row["aggregate_tok_s"], RATE), " output tok/s")
     return (
         claim("Aggregate at C", show(row["streams"], count)),
         rate,
-        claim(show(row["label"]), "; ", completed(row)),
+        claim(show(result["gate"]), ": ", show(row["label"]), "; ", completed(row)),
     )
 
 
@@ -274,6 +275,7 @@ _COLUMNS: tuple[Column, ...] = (
     _spread_column("E2E p50, s", "e2e_s", SECONDS),
     ("Aggregate, tok/s", lambda row: (row["aggregate_tok_s"],), RATE),
     ("Requests", lambda row: completed(row).facts, completed_text),
+    ("Times", lambda row: (row["instrument"]["invalid"],), lambda why: "must not be used" if why else "usable"),
     ("Prefix cache", lambda row: (row["cache"],), words),
     ("Output", lambda row: (row["output"],), words),
 )
@@ -297,6 +299,7 @@ def _lane(s: Source, result: Fact) -> Section:
 
 def _charts(rows: Sequence[LaneRow]) -> tuple[Chart, ...]:
     """Decode and TTFT over depth where depths differ, over concurrency where loads do; one line a fixed other."""
+    rows = [_drawable(r) for r in rows]
     by = ""
     if all(r.decode_tok_s is None for r in rows):
         by, rows = ", by (N-1)/T", [replace(r, decode_tok_s=r.decode_seeds_tok_s) for r in rows]
@@ -310,6 +313,12 @@ def _charts(rows: Sequence[LaneRow]) -> tuple[Chart, ...]:
             over_streams(_arms(rows, "streams"), "ttft"),
         ]
     return tuple(c for c in charts if any(p.y is not None for a in c.series for p in a.points))
+
+
+def _drawable(row: LaneRow) -> LaneRow:
+    """Times that must not be used are not drawn."""
+    spoilt = row.instrument is not None and row.instrument.invalid
+    return replace(row, decode_tok_s=None, ttft_any_s=None) if spoilt else row
 
 
 def _arms(rows: Sequence[LaneRow], over: str, by: str = "") -> dict[str, list[LaneRow]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from anvil_tui.core.errors import Refused
 from anvil_tui.core.publish import REMOVED, image, published, scrubbed
 from anvil_tui.core.report import make_report
 from anvil_tui.core.verify import report_texts
-from tests.support.bundles import DECODE, PREFIX, PRIVATE, PROMPT, TTFT, measured, sealed_anew
+from tests.support.bundles import DECODE, PREFIX, PRIVATE, PROMPT, TTFT, measured, results, sealed_anew
 from tests.unit.test_bundle import first_schema
 
 FILES = measured()
@@ -175,3 +176,19 @@ def test_no_observation_of_a_measured_bundle_goes_out_but_its_numbers() -> None:
     }
     assert texts <= {REMOVED, ""}
     assert any(f.pointer.endswith("/excerpt") for f in removed)
+
+
+def test_times_that_must_not_be_used_are_no_headline_and_no_point() -> None:
+    made = list(results())
+    first, last = made[2].rows
+    assert last.instrument is not None
+    spoilt = replace(last, instrument=replace(last.instrument, invalid="it looked late"))
+    made[2] = replace(made[2], rows=(first, spoilt))
+    texts = report_texts(measured(tuple(made)), PREFIX, pages=True)
+    report = texts[f"{PREFIX}report.md"]
+    headline = report[report.index("## Headline") : report.index("## Rows of gate")]
+    assert "Decode at 2,001 prompt tokens" in headline and "16,010" not in headline
+    (row,) = [line for line in report.splitlines() if line.startswith("| 16K |")]
+    assert "| must not be used |" in row
+    assert "row 16K: its times must not be used: it looked late." in report
+    assert texts[f"{PREFIX}report.html"].count("not known: C1 at 16K") == 2

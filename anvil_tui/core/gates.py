@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -323,3 +323,8 @@ class GateProgress:
     done: int
     of: int
     row: LaneRow | None = None
+
+
+def suite_passed(results: Sequence[GateResult]) -> bool:
+    """Every gate passed, or ended in a verdict that its own rule accepts. No result is no pass."""
+    return bool(results) and all(r.verdict is Verdict.PASSED or r.accepted for r in results)

@@ -20,7 +20,7 @@ from anvil_tui.core.bundle import (
 )
 from anvil_tui.core.errors import AnvilError, BadFile
 from anvil_tui.core.gate_kinds import LANES
-from anvil_tui.core.gates import GateResult, Observation, Verdict
+from anvil_tui.core.gates import GateResult, Observation, Verdict, suite_passed
 from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.core.measure import spread
 from anvil_tui.core.report import make_report
@@ -167,15 +167,13 @@ def recompute(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
             wrong, unproven = _rows(result)
             problems += wrong
             unchecked += unproven
-    if bundle.kind == "measured" and bundle.passed != _whole(bundle.results):
-        problems.append(f"passed: the manifest says {bundle.passed}, the verdicts say {_whole(bundle.results)}")
+    if bundle.kind == "measured" and bundle.passed != suite_passed(bundle.results):
+        problems.append(
+            f"passed: the manifest says {bundle.passed}, the verdicts say {suite_passed(bundle.results)}"
+        )
     if gates and (absent := [g for g in gates if g not in {r.gate for r in bundle.results}]):
         problems.append(f"results: gate {absent[0]} of the suite has none")
     return tuple(problems), tuple(unchecked)
-
-
-def _whole(results: Sequence[GateResult]) -> bool:
-    return bool(results) and all(r.verdict is Verdict.PASSED or r.accepted for r in results)
 
 
 def _deciding(result: GateResult) -> list[Observation]:

@@ -9,7 +9,7 @@ from threading import Lock
 
 from anvil_tui.core.bounds import proven
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Suite, Verdict
+from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Suite, Verdict, suite_passed
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged
@@ -43,11 +43,6 @@ CATALOGUE: Mapping[GateKind, GateWork] = {
 }
 
 OnEvent = Callable[[GateProgress | GateResult], None]
-
-
-def suite_passed(results: Sequence[GateResult]) -> bool:
-    """Every gate passed, or ended in a verdict that its own rule accepts. No result is no pass."""
-    return bool(results) and all(r.verdict is Verdict.PASSED or r.accepted for r in results)
 
 
 class Conductor:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anvil_tui import __version__
 from anvil_tui.core.box import Container, Engine, GpuSnapshot
@@ -55,7 +55,10 @@ class Basis:
 
 
 def basis_of(box: Box, suite: Suite, target: GateTarget) -> Basis:
-    """Everything as it is before the first gate; a source that does not answer leaves its fields unknown."""
+    """Everything as it is before the first gate; a source that does not answer leaves its fields unknown.
+
+    The digest is that of the whole suite: what of it is left out follows from the recipe, which has its own.
+    """
     recipe = target.recipe
     container = _asked(lambda: box.containers.inspect(target.container_id))
     engine = box.engines.read(recipe.engine, target.port)
@@ -80,7 +83,7 @@ def basis_of(box: Box, suite: Suite, target: GateTarget) -> Basis:
     )  # fmt: skip
     now = box.clock.utc()
     waivers = waivers_for(recipe, uuids or (), box.store.waivers(), now.date(), box.workspace.policies.reserve_mib)
-    return Basis(suite, target, identity, now.isoformat(timespec="milliseconds"), waivers)
+    return Basis(suite.for_recipe(recipe)[0], target, identity, now.isoformat(timespec="milliseconds"), waivers)
 
 
 def _asked(ask: Callable[[], T]) -> T | None:
@@ -168,8 +171,10 @@ def _prompts(results: Sequence[GateResult]) -> str | None:
 
 
 def suite_digest(suite: Suite) -> str:
-    """Hash of what the suite demands; its title and what its gates say they prove do not change it."""
-    facts = suite.model_dump(mode="json", exclude={"title": True, "gates": {"__all__": {"proves"}}})
+    """Hash of what the suite demands; its title and what its gates say they prove do not change it, nor does a new
+    key with a default."""
+    notes: Any = {"title": True, "gates": {"__all__": {"proves"}}}
+    facts = suite.model_dump(mode="json", exclude=notes, exclude_defaults=True)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

@@ -36,12 +36,12 @@ def run_gates(run: Run, step: Step) -> None:
     container = run.need_container(step.args)
     serve = step.args if "digest" in step.args else serve_args(run, container.id)
     recipe = run.recipe(serve)
-    suite, left_out = suite.for_recipe(recipe)
     target = target_of(run.box, recipe, container.id, serve["port"], serve["slot"])
+    basis = basis_of(run.box, suite, target)
     under_test = {"container": container.id, "started_at": container.started_at, "suite": suite_digest(suite)}
     kept = _kept(run, under_test)
     made = list(kept.values())
-    basis = basis_of(run.box, suite, target)
+    suite, left_out = suite.for_recipe(recipe)
 
     def on_event(event: GateProgress | GateResult) -> None:
         run.journal.append("gate", **_record(event))

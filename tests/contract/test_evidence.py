@@ -132,5 +132,5 @@ def test_the_suite_digest_follows_the_demand_not_the_words() -> None:
     def digest(**gate: Any) -> str:
         return suite_digest(Suite.model_validate({**SUITE, "gates": ({**SUITE["gates"][0], **gate},)}))
 
-    assert digest() == digest(proves="b")
+    assert digest() == digest(proves="b") == digest(timeout_s=120), "what is as by default adds nothing"
     assert digest() != digest(repeat=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts, GateTarget
+from anvil_tui.service.pasts import digests
 from tests.support.membox import Clock, Killed, World, recipe
 
 THREE = Suite.model_validate({
@@ -182,6 +184,20 @@ def test_what_a_suite_needs_is_checked_before_anything_starts(
     made = world.plan("qualify", container_id=serve(world), suite="small")
     assert any(says in refusal for refusal in made.refusals), made.refusals
     assert chat.asked == 0
+
+
+def test_a_run_without_the_gates_that_were_left_out_holds_for_the_suite_as_it_stands(tmp_path: Path) -> None:
+    big = {"id": "big", "kind": "smoke", "needs": {"gpus": 1}}
+    suite = Suite.model_validate(
+        {"schema": "anvil.suite/1", "id": "small", "gates": ({"id": "s", "kind": "smoke"}, big)}
+    )
+    world = gated(tmp_path, Chat(), suite)
+    assert qualify(world) == "done"
+    (identity,) = tmp_path.rglob("*-identity.json")
+    kept = json.loads(identity.read_text())
+    assert [g["id"] for g in kept["suite"]["gates"]] == ["s"]
+    assert kept["identity"]["suite_digest"] == f"sha256:{digests(world.box.suites())['small']}"
+    assert kept["notes"] == ["gate big is left out: needs gpus 1 (the recipe has 0)"]
 
 
 def test_the_usual_time_of_a_gate_is_the_median_of_its_newest_passes_on_the_recipe() -> None:

@@ -44,7 +44,7 @@ def identity(session: Session, gate: Gate, n: int) -> Finding:
     card = _finding(judged, **raw)
     if not judged.ok or not gate.routed:
         return card
-    routed, _ = session.ask(gate, 2, lambda a: OK, messages=(prompts.user(prompts.SMOKE),))
+    routed, _ = session.ask(gate, n, lambda a: OK, messages=(prompts.user(prompts.SMOKE),))
     return Finding(routed.judged, (*card.observations, *routed.observations))
 
 

@@ -61,6 +61,7 @@ def kept(world: World, made: Basis, tmp_path: Path) -> dict[str, str]:
 
 
 def test_every_file_is_as_the_manifest_says_and_no_secret_is_in_any(world: World, tmp_path: Path) -> None:
+    """O-74: stored evidence holds no secret, and its hashes are those of what was stored."""
     reserve = world.recipes[0].reserve.model_validate_json(json.dumps(WAIVED))
     world.recipes[0] = world.recipes[0].model_copy(update={"reserve": reserve})
     made = basis(world)
@@ -115,8 +116,13 @@ def test_gpus_none_and_unknown_are_two_things(world: World) -> None:
 
 
 def test_an_image_that_is_not_the_recipes_is_not_called_so(world: World) -> None:
+    """O-24: the running image's own digests are kept, never the recipe's pin or a tag in their place."""
     other = "registry.invalid/other@sha256:" + "c" * 64
-    assert basis(world, image_id="sha256:" + "d" * 64, pins=(other,)).identity.image == other
+    found = basis(world, image_ref="registry.invalid/other:stable", image_id="sha256:" + "d" * 64, pins=(other,))
+    assert (found.identity.image, found.identity.image_id) == (other, "sha256:" + "d" * 64)
+    (running,) = world.docker.running()
+    world.docker.all[running.id] = replace(running, pins=())
+    assert basis_of(world.box, found.suite, found.target).identity.image is None
 
 
 def test_a_silent_source_leaves_unknown_fields_and_no_error(world: World) -> None:

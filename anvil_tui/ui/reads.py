@@ -120,7 +120,7 @@ def copy(app: Console) -> None:
     """OSC 52 has no answer: say what was sent, and where the same text can be read."""
     board = _board(app)
     pane = board.focused_pane() if board else None
-    key = app.view.serve if isinstance(board, Detail) and board.field == "serve" else (pane.cursor if pane else "")
+    key = str(getattr(app.view, board.field)) if isinstance(board, Detail) else (pane.cursor if pane else "")
     if not key:
         app.say("copy: nothing is selected in this pane")
         return

@@ -99,7 +99,8 @@ class Shelves:
         off_loop(self.app, partial(self.evidence.verify, names), self._verified)
 
     def _bundles(self) -> tuple[str, ...]:
-        if isinstance(self.app.screen, Compare):
+        screen = self.app.screen
+        if isinstance(screen, Compare) or (isinstance(screen, Detail) and screen.field == "bundle"):
             return (self.app.view.bundle,) if self.app.view.bundle else ()
         operation = self._subject()
         run = self.shelf.run_of(operation.id) if operation else None

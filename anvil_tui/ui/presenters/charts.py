@@ -32,6 +32,11 @@ def series_of(rows: Sequence[LaneRow]) -> tuple[Mapping[str, Sequence[LaneRow]],
     return found, deep
 
 
+def chart_height(height: int) -> int:
+    """Rows of one chart in a pane of so many."""
+    return min(12, max(7, 2 * height // 5))
+
+
 def chart_of(lines: Mapping[str, Sequence[LaneRow]], measure: str, deep: bool) -> Chart:
     return (over_depth if deep else over_streams)(lines, measure)
 

@@ -8,7 +8,7 @@ from anvil_tui.core.compare import Comparison, LanePair, MetricRow
 from anvil_tui.core.holding import Past, moment
 from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.matching import FieldRow, Standing
-from anvil_tui.core.plots import amount, over_depth
+from anvil_tui.core.plots import amount, over_streams
 from anvil_tui.core.shelf import Compared
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
@@ -21,12 +21,14 @@ from anvil_tui.ui.presenters.cells import (
     Tone,
     View,
     facts,
+    item,
     joined,
     left,
     right,
     row,
     sentence,
     spread,
+    width_of,
 )  # fmt: skip
 from anvil_tui.ui.presenters.evidence import PASSED, verdict
 from anvil_tui.ui.text import NA, literal
@@ -103,16 +105,14 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
     if shelf.compared is None or shelf.compared.comparison is None:
         return Panel("Comparison", tuple(_not_yet(view, shelf.compared, width)))
     found = shelf.compared.comparison
-    rows = [*_head(found, width), *_fields(found.rows, width)]
-    for text in found.warnings:
-        rows += sentence(f"{glyphs.WARN} {literal(text, 400)}", width, "warn")
-    for text in found.alone:
-        rows += sentence(f"in one arm only: {literal(text, 200)}", width, "dim")
+    rows = _head(found, width)
     for lane in found.lanes:
-        rows += _lane(lane, shelf.compared, width)
+        rows += _lane(lane, width)
+    rows += _metrics(shelf.compared, width, primary=True)
     if not found.refusals:
         rows += _plots(shelf.compared, width, height)
-    return Panel(f"Comparison {found.state}: {found.b} against {found.a}", tuple(rows))
+    rows += _metrics(shelf.compared, width, primary=False)
+    return Panel(f"Comparison {found.state}: {found.b} against {found.a}", (*rows, *_basis(found, width)))
 
 
 def _not_yet(view: View, compared: Compared | None, width: int) -> list[Row]:
@@ -127,7 +127,10 @@ def _not_yet(view: View, compared: Compared | None, width: int) -> list[Row]:
         rows += sentence(told, width, "dim")
     pairs = [(f"arm {name}", ", ".join(literal(i) for i, arm in shelf.arms.items() if arm == name) or "none yet")
              for name in "AB"]  # fmt: skip
-    return [*rows, BLANK, *facts(pairs, width), *(verdict(shelf, view.bundle, view, width) if view.bundle else [])]
+    rows += [BLANK, *facts(pairs, width)]
+    if view.bundle:
+        rows += [BLANK, row(Cell(literal(view.bundle, 200), "accent")), *verdict(shelf, view.bundle, view, width)]
+    return rows
 
 
 def _head(found: Comparison, width: int) -> list[Row]:
@@ -143,71 +146,96 @@ def _head(found: Comparison, width: int) -> list[Row]:
     if found.confounded:
         also = f"{', '.join(found.confounded)} differ too: the difference cannot be laid to {found.varies}"
         rows += sentence(literal(also), width, "warn")
-    for name, ids in ((found.a, found.runs_a), (found.b, found.runs_b)):
-        runs = f"{len(ids)} run{'s' * (len(ids) != 1)}: {', '.join(ids)}"
-        rows += facts([(f"arm {name}", literal(runs, 600))], width, 8)
+    rows += _fields(found.rows, width)
+    for text in found.warnings:
+        rows += _said("warning", "warn", text, width)
+    for text in found.alone:
+        rows += _said("alone", "dim", f"in one arm only: {text}", width)
     return rows
 
 
-def _fields(rows: Iterable[FieldRow], width: int, indent: int = 0) -> list[Row]:
-    """What differs, the worst first; what is the same in one line."""
-    kept = list(rows)
+def _said(word: str, tone: Tone, text: str, width: int) -> list[Row]:
+    return item([Cell(f"{word:11}", tone)], literal(text, 600), tone, [], width)
+
+
+def _fields(rows: Iterable[FieldRow], width: int, of: str = "") -> list[Row]:
+    """What differs, the worst first."""
     order = list(_STANDINGS)
     out: list[Row] = []
-    for r in sorted((r for r in kept if r.standing != "same"), key=lambda r: order.index(r.standing)):
+    for r in sorted((r for r in rows if r.standing != "same"), key=lambda r: order.index(r.standing)):
         word, tone = _STANDINGS[r.standing]
         why = f" ({r.why})" if r.why else ""
-        text = f"{word:10}{r.field}: A {r.a or NA}, B {r.b or NA}{why}"
-        out += sentence(literal(text, 600), width, tone, indent=indent)
-    same = [r.field for r in kept if r.standing == "same"]
-    return out + (sentence(f"same      {', '.join(same)}", width, "dim", indent=indent) if same else [])
+        out += _said(word, tone, f"{of}{r.field}: A {r.a or NA}, B {r.b or NA}{why}", width)
+    return out
 
 
-def _lane(lane: LanePair, compared: Compared, width: int) -> list[Row]:
-    rows = [BLANK, row(Cell(literal(f"{lane.lane} {lane.label}"), "accent")), *_fields(lane.rows, width, 2)]
-    if lane.refusals:
-        return [*rows, *sentence("refused: no difference of this lane is shown", width, "bad", indent=2)]
-    for m in lane.metrics:
-        rows += _metric(
-            m, [_level(m, value, compared.rows[arm], lane) for arm, value in _levels(m, compared)], width
-        )
+def _lane(lane: LanePair, width: int) -> list[Row]:
+    """What differs in how one lane was measured."""
+    return _fields(lane.rows, width, f"{lane.lane} {lane.label}, ")
+
+
+def _basis(found: Comparison, width: int) -> list[Row]:
+    """The runs of both arms, and what is the same."""
+    pairs = [(f"arm {name}", f"{len(ids)} run{'s' * (len(ids) != 1)}: {', '.join(ids)}")
+             for name, ids in ((found.a, found.runs_a), (found.b, found.runs_b))]  # fmt: skip
+    same = ", ".join(r.field for r in found.rows if r.standing == "same")
+    told = [(name, literal(text, 2000)) for name, text in (*pairs, ("same", same or "nothing"))]
+    return [BLANK, row(Cell("What was compared", "accent")), *facts(told, width, 8)]
+
+
+# the metrics
+
+
+def _metrics(compared: Compared, width: int, *, primary: bool) -> list[Row]:
+    """One block a lane and metric; nothing of lanes that are refused."""
+    found = compared.comparison
+    assert found is not None
+    mine = [(lane, m) for lane in found.lanes for m in lane.metrics if m.primary == primary]
+    if not mine:
+        return []
+    title = f"Primary metric: {found.metric}" if primary else "Exploratory metrics, corrected for their number"
+    rows = [BLANK, row(Cell(title, "accent"))]
+    for lane, m in mine:
+        levels = [_level(m, value, compared.rows[arm], lane) for arm, value in _levels(m, found)]
+        rows += _metric(lane, m, levels, width)
     return rows
 
 
-def _levels(m: MetricRow, compared: Compared) -> list[tuple[str, float]]:
-    found = compared.comparison
-    assert found is not None
-    return [(found.a, m.a), (found.b, m.b)]
+def _levels(m: MetricRow, found: Comparison) -> tuple[tuple[str, float], ...]:
+    return (found.a, m.a), (found.b, m.b)
 
 
 def _level(m: MetricRow, value: float, rows: Sequence[LaneRow], lane: LanePair) -> str:
     """The median of an arm, and from where to where its single requests go."""
     same = [r for r in rows if r.lane == lane.lane and r.label == lane.label]
-    point = next((p for s in over_depth({"": same}, m.metric).series for p in s.points), None)
+    point = next((p for s in over_streams({"": same}, m.metric).series for p in s.points), None)
     if point is None or point.low is None or point.high is None or m.metric == "aggregate":
         return amount(value)
     return f"{amount(value)} ({amount(point.low)} to {amount(point.high)})"
 
 
-def _metric(m: MetricRow, levels: Sequence[str], width: int) -> list[Row]:
-    """Verdict, difference with its interval and n; then both levels with their spread, band, noise floor, why."""
+def _metric(lane: LanePair, m: MetricRow, levels: Sequence[str], width: int) -> list[Row]:
+    """Verdict and difference with its interval; below it what they rest on: levels, spread, n, band, noise."""
     glyph, tone = _VERDICTS[m.verdict]
     interval = "no interval"
     if m.low_pct is not None and m.high_pct is not None:
         interval = f"[{m.low_pct:+.1f}, {m.high_pct:+.1f}]"
-    kind = "primary" if m.primary else "exploratory"
+    name = [] if m.primary else [left(m.metric, 13)]
+    where = max(12, min(34, width - 44 - width_of(name)))
     first = [
-        Cell(f"  {glyph} ", tone), left(m.verdict, 11, tone),
-        left(m.metric, 13, "strong" if m.primary else "text"),
-        right(f"{m.delta_pct:+.1f} %", 9, "strong"), Cell(f" {interval:17}"),
-        Cell(f" n {m.pairs}, runs {m.runs_a}+{m.runs_b}, {kind}", "dim"),
-    ]  # fmt: skip
+        Cell(f"{glyph} ", tone),
+        left(m.verdict, 11, tone),
+        *name,
+        left(literal(f"{lane.lane} {lane.label}"), where, "strong"),
+        right(f"{m.delta_pct:+.1f} %", 9, "strong"),
+        Cell(f" {interval}"),
+    ]
     floor = "A/A not measured" if m.floor_pct is None else f"A/A within {m.floor_pct:.1f} %"
-    second = f"A {levels[0]}, B {levels[1]} {m.unit}; band {m.band_pct:g} %; {floor}"
-    return [
-        spread(first, [], width), *sentence(second, width, "text", indent=4),
-        *sentence(literal(m.reason, 300), width, "dim", indent=4),
-    ]  # fmt: skip
+    basis = (
+        f"A {levels[0]}, B {levels[1]} {m.unit}; n {m.pairs}, runs {m.runs_a}+{m.runs_b}, band {m.band_pct:g} %, "
+        f"{floor}: {m.reason}"
+    )
+    return [spread(first, [], width), *sentence(literal(basis, 600), width, "dim", indent=2)]
 
 
 def _plots(compared: Compared, width: int, height: int) -> list[Row]:
@@ -222,5 +250,5 @@ def _plots(compared: Compared, width: int, height: int) -> list[Row]:
             own = charts.series_of(arm)[0]
             lines |= {f"{name} {line}" if len(own) > 1 else name: of for line, of in own.items()}
         rows += [BLANK, row(Cell(f"{literal(lane)}, both arms", "accent"))]
-        rows += charts.charts(lines, deep, width, min(12, max(7, height // 3)))
+        rows += charts.charts(lines, deep, width, charts.chart_height(height))
     return rows

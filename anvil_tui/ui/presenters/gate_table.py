@@ -32,6 +32,7 @@ from anvil_tui.ui.presenters.cells import (
 from anvil_tui.ui.text import NA, clip, literal, number, seconds_since
 
 _NAME, _WORD, _WIDE = 22, 11, 70
+_FIGURES = 2 + 1 + _WORD + 8 + 10 + 12 + 12
 _SEEN = 30
 """Observations shown of one gate; all of them stand in its bundle."""
 _BUDGETS = ("visible_tokens", "reasoning_tokens", "completion_tokens")
@@ -57,10 +58,14 @@ def table(world: World, view: View, width: int, height: int) -> Panel:
     return Panel(found.title + word, tuple(rows), found.note)
 
 
+def _name(width: int) -> int:
+    return max(12, min(_NAME, width - _FIGURES))
+
+
 def _head(width: int) -> Row:
     cells = [
-        left("  gate", _NAME + 2, "faint"), left(" verdict", _WORD + 1, "faint"), right("done", 8, "faint"),
-        right("tokens", 9, "faint"), right("took", 10, "faint"), Cell("  usually", "faint"),
+        left("  gate", _name(width) + 2, "faint"), left(" verdict", _WORD + 1, "faint"), right("done", 8, "faint"),
+        right("tokens", 10, "faint"), right("took", 12, "faint"), right("usually", 12, "faint"),
     ]  # fmt: skip
     return spread(cells, [], width)
 
@@ -73,17 +78,19 @@ def _line(world: World, operation: OperationView, run: RunFiles, gate: GateView,
     quiet = gate.verdict in ("pending", gates.NOT_RUN)
     cells = [
         Cell(f"{glyphs.WAIT if paused else glyph} ", "warn" if paused else tone),
-        left(literal(gate.id), _NAME, "faint" if quiet else "text"),
+        left(literal(gate.id), _name(width), "faint" if quiet else "text"),
         Cell(" "),
         left("paused" if paused else gate.verdict, _WORD, "warn" if paused else tone),
         right(f"{gate.done}/{gate.of}" if gate.of else "", 8),
-        right(tokens, 9, "text" if tokens not in (NA, glyphs.DASH) else "faint"),
-        right(_took(world, gate), 10, "dim"),
+        right(tokens, 10, "text" if tokens not in (NA, glyphs.DASH) else "faint"),
+        right(_took(world, gate), 12, "dim"),
+        right(span(usual) if usual is not None else "", 12, "dim"),
         Cell("  "),
-        left(f"usually {span(usual)}" if usual is not None else "", 18, "dim"),
     ]
     why: Tone = "dim" if gate.verdict == Verdict.PASSED else tone
-    return spread([*cells, Cell(clip(literal(gate.reason), max(0, width - 92)), why)], [], width, gate.id)
+    return spread(
+        [*cells, Cell(clip(literal(gate.reason), max(0, width - _FIGURES - _NAME - 2)), why)], [], width, gate.id
+    )
 
 
 def usual_of(world: World, operation: OperationView, gate: GateView) -> float | None:
@@ -124,7 +131,7 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
     measured = result.rows if result else gate.rows
     if measured:
         lines, deep = charts.series_of(measured)
-        rows += [BLANK, *charts.charts(lines, deep, width, min(12, max(7, height // 3)))]
+        rows += [BLANK, *charts.charts(lines, deep, width, charts.chart_height(height))]
         rows += [
             row(Cell(f"Rows {len(measured)}", "accent"), Cell("  medians", "dim")),
             *charts.table(measured, width),
@@ -173,6 +180,8 @@ def _rule(world: World, gate: GateView, run: RunFiles, width: int) -> list[Row]:
 
 
 def _passes(rule: Mapping[str, Any]) -> str:
+    if "repeat" not in GATE_KEYS.get(rule["kind"], ()):
+        return "every row inside its rules" if rule["kind"] in LANES else "its one finding"
     of = rule.get("repeat") or 1
     need = rule.get("pass_at_least") or of
     accepts = ", ".join(rule.get("accept") or ())
@@ -193,7 +202,7 @@ def _value(value: Any) -> str:
         return ", ".join(map(_value, value))
     if isinstance(value, dict):
         return ", ".join(f"{k}={v}" for k, v in value.items())
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _budgets(world: World, gate: GateView, rule: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -209,7 +218,7 @@ def _budgets(world: World, gate: GateView, rule: Mapping[str, Any]) -> list[tupl
             told.append(f"{key} {of_recipe:,} (the recipe's)")
     if rule.get("thinking"):
         told.append(f"thinking {rule['thinking']}")
-    return [("budgets", "; ".join([*told, f"timeout {rule.get('timeout_s', NA)} s"]))]
+    return [("budgets", "; ".join([*told, f"timeout {_value(rule.get('timeout_s', NA))} s"]))]
 
 
 def _observed(gate: GateView, result: GateResult | None, run: RunFiles, width: int) -> list[Row]:

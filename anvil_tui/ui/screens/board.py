@@ -75,13 +75,16 @@ class Board(Screen[None], inherit_bindings=False):
     def show_hints(self) -> None:
         """The hints, or for one key press the sentence that answers the last one."""
         width, said = self.size.width, self.console.said
-        shown = [REGISTRY[i] for i in self.HINTS]
+        shown = [REGISTRY[i] for i in self.hinted()]
         if self.console.world.read_only:
             shown = [a for a in shown if not a.mutates]
         rows = hints(shown, self.console.why, width)
         if said:
             rows = spread([Cell(" "), Cell(literal(said), "warn")], [], width)
         self.query_one("#hints", Line).set_rows(rows)
+
+    def hinted(self) -> tuple[str, ...]:
+        return self.HINTS
 
     # panes
 

@@ -67,7 +67,12 @@ class Logs(Board):
 class Detail(Board):
     """One thing in full, on the whole screen."""
 
-    HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.back", "view.copy", "serve.qualify", "serve.unload")
+    HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.back", "view.copy")
+    MORE: ClassVar[dict[str, tuple[str, ...]]] = {
+        "serve": ("serve.qualify", "serve.unload"), "recipe": ("recipe.load", "recipe.promote"),
+        "gate": ("operation.pause", "operation.resume", "operation.cancel"), "bundle": ("view.verify",),
+        "operation": ("operation.resume", "operation.undo", "operation.cancel", "view.verify"),
+    }  # fmt: skip
     BUILDS: ClassVar[dict[str, Build]] = {
         "serve": details.serve_panel, "gpu": details.gpu_panel, "gate": gate_table.detail,
         "operation": operations.detail_panel, "recipe": recipes.detail_panel, "bundle": compare.panel,
@@ -76,6 +81,9 @@ class Detail(Board):
     def __init__(self, field: str) -> None:
         super().__init__()
         self.field = field
+
+    def hinted(self) -> tuple[str, ...]:
+        return (*self.HINTS, *self.MORE.get(self.field, ()))
 
     def body(self) -> ComposeResult:
         yield Pane(self.BUILDS[self.field], id="detail")

@@ -132,8 +132,10 @@ class _Work:
         return None
 
     def _warm_up(self) -> Judged | None:
+        """Also corrects the scale, so its salt is the same in every run: another one may count a token more, and
+        then the rows would have other prompts than those of the run that they are compared with."""
         shape = self.shapes[0]
-        texts = PromptSet("unique", self._words(shape.tokens), f"{self.session.salt}/{self.gate.id}/warm-up")
+        texts = PromptSet("unique", self._words(shape.tokens), f"{self.gate.id}/warm-up")
         for n in range(1, self.gate.warmup + 1):
             judged, answer = self._single("warm-up", texts.text(n), min(WARMUP_TOKENS, shape.completion))
             if not judged.ok:

@@ -28,7 +28,7 @@ class Shelves:
     def __init__(self, app: Console, evidence: Evidence) -> None:
         self.app, self.evidence = app, evidence
         self._have: tuple[object, ...] = ()
-        self._reading = False
+        self.busy = False
 
     @property
     def shelf(self) -> Shelf:
@@ -42,13 +42,13 @@ class Shelves:
     def tend(self) -> None:
         """Called at every change: reads the run that the screen is about, unless it was read as it is."""
         operation = self._subject()
-        if operation is None or self._reading:
+        if operation is None or self.busy:
             return
         ended = sum(g.verdict in _SETTLED for g in operation.gates)
         wanted = (operation.id, operation.outcome, operation.state, ended)
         if wanted == self._have:
             return
-        self._have, self._reading = wanted, True
+        self._have, self.busy = wanted, True
         off_loop(self.app, partial(self.evidence.run, operation.id), partial(self._ran, operation.id))
 
     def _subject(self) -> OperationView | None:
@@ -61,7 +61,7 @@ class Shelves:
         return None
 
     def _ran(self, operation: str, run: RunFiles | AnvilError) -> None:
-        self._reading = False
+        self.busy = False
         self._put(
             replace(self.shelf, run=RunFiles(operation, error=str(run)) if isinstance(run, AnvilError) else run)
         )

@@ -186,7 +186,7 @@ class TestClosed:
     async def test_read_only_has_no_control_object_and_every_deed_says_so(self, tmp_path: Path) -> None:
         async with console(worlds.calm(read_only=True), tmp_path) as c:
             assert c.app.deeds is None
-            for key in "lgudapbxrzc":
+            for key in "lgudapbxrzcw":
                 await c.press(key)
                 assert "read-only: this console was started with --read-only" in c.text, key
                 assert isinstance(c.app.screen, Overview)
@@ -430,7 +430,7 @@ class TestOperations:
 class TestScreens:
     async def test_every_screen_by_its_key_and_esc_goes_back(self, tmp_path: Path) -> None:
         async with console(worlds.promoting(), tmp_path) as c:
-            for key in "2345":
+            for key in "23456":
                 await c.press(key)
                 assert not isinstance(c.app.screen, Overview)
                 await c.press("escape")
@@ -558,7 +558,7 @@ class TestLayout:
     @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12), (100, 25)])
     async def test_no_pane_of_any_screen_leaves_the_terminal(self, size: tuple[int, int], tmp_path: Path) -> None:
         async with console(worlds.promoting(), tmp_path, size) as c:
-            for key in ("2", "3", "4", "5", "1", "enter"):
+            for key in ("2", "3", "4", "5", "6", "1", "enter"):
                 await c.press(key)
                 shown = [s for s in c.app.screen.query("Strips") if s.display and s.size.area]
                 outside = [s for s in shown if not c.app.screen.region.contains_region(s.region)]

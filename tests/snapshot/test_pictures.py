@@ -12,10 +12,12 @@ from anvil_tui.core.world import World
 from anvil_tui.ui.app import Console
 from anvil_tui.ui.modals.dialog import Dialog
 from anvil_tui.ui.modals.picker import Picker
-from tests.support import worlds
+from tests.support import measured, worlds
 from tests.support.console import Driver, make
 
 WIDE, NARROW, TINY, HUGE = (120, 40), (80, 24), (40, 12), (200, 60)
+
+ARMS = ("6", "space", "space", "down", "space")
 
 CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], str]] = {
     "calm-wide": (worlds.calm, WIDE, (), "primary ● serving glm53-393k-c1"),
@@ -41,6 +43,14 @@ CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], st
     "operations-wide": (worlds.promoting, WIDE, ("3",), "Steps 6/10"),
     "operations-narrow": (worlds.interrupted, NARROW, ("3",), "INTERRUPTED"),
     "gates-wide": (worlds.promoting, WIDE, ("4", *["down"] * 4), "206,296 prompt tokens measured"),
+    "gates-charts-wide": (measured.measuring, WIDE, ("4", "down"), "decode, tok/s a stream"),
+    "gates-charts-narrow": (measured.measuring, NARROW, ("4", "down"), "usually 6 min 38 s"),
+    "gates-paused-narrow": (lambda: measured.measuring(paused=True), NARROW, (), "qualify PAUSED"),
+    "gates-rows-wide": (measured.measured, WIDE, ("4", "down", "down"), "INVALID, its times must not be used"),
+    "compare-wide": (measured.shelf_of_bundles, WIDE, ARMS, "+25.0 % [+25.0, +25.0]"),
+    "compare-narrow": (measured.shelf_of_bundles, NARROW, ARMS, "varies image"),
+    "compare-charts-wide": (measured.shelf_of_bundles, WIDE, (*ARMS, "enter", "pagedown", "pagedown"), "A  ○ B"),
+    "operation-evidence-wide": (measured.measured, WIDE, ("3",), "not checked here: v checks it"),
     "detail-wide": (worlds.calm, WIDE, ("enter",), worlds.cid(worlds.CANDIDATE)),
     "plan-wide": (worlds.calm, WIDE, ("b",), "type adaptive-mtp to confirm"),
     "plan-narrow": (worlds.calm, NARROW, ("b",), "type adaptive-mtp to confirm"),
@@ -64,6 +74,8 @@ async def _settle(c: Driver, keys: tuple[str, ...]) -> None:
     if keys == ("question_mark",):
         await c.until(lambda: isinstance(c.app.screen, Dialog))
         await c.dialog()
+    if keys and keys[0] in "346":
+        await c.until(lambda: not (c.app.shelves.busy or c.app.view.shelf.comparing))
     await c.pilot.pause()
 
 
@@ -83,7 +95,7 @@ def shoot(snap_compare: Any, app: Console, size: tuple[int, int], keys: tuple[st
 @pytest.mark.parametrize("name", CASES)
 def test_picture(name: str, snap_compare: Any, tmp_path: Path) -> None:
     world, size, keys, fact = CASES[name]
-    assert shoot(snap_compare, make(world(), tmp_path), size, keys, fact)
+    assert shoot(snap_compare, make(world(), tmp_path, evidence=measured.on_disk()), size, keys, fact)
 
 
 def test_ascii(snap_compare: Any, tmp_path: Path) -> None:
@@ -107,3 +119,21 @@ def test_no_colour_dialog(snap_compare: Any, tmp_path: Path, monkeypatch: pytest
     """The button with the focus is seen without colour."""
     monkeypatch.setenv("NO_COLOR", "1")
     assert shoot(snap_compare, make(worlds.calm(), tmp_path), NARROW, ("b",), "type adaptive-mtp to confirm")
+
+
+def test_refused_arms(snap_compare: Any, tmp_path: Path) -> None:
+    """Unmatched arms: the reason, and no difference."""
+    disk = measured.on_disk(measured.compared(harness="anvil-tui 2"))
+    app = make(measured.shelf_of_bundles(), tmp_path, evidence=disk)
+    assert shoot(snap_compare, app, WIDE, ARMS, "REFUSED    harness")
+
+
+def test_ascii_charts(snap_compare: Any, tmp_path: Path) -> None:
+    app = make(measured.measured(), tmp_path, ascii_only=True, evidence=measured.on_disk())
+    assert shoot(snap_compare, app, NARROW, ("4", "down", "enter"), "TTFT any, s (log)")
+
+
+def test_no_colour_charts(snap_compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = make(measured.shelf_of_bundles(), tmp_path, evidence=measured.on_disk())
+    assert shoot(snap_compare, app, NARROW, (*ARMS, "enter"), "varies     image")

@@ -15,13 +15,16 @@ from anvil_tui.ui.modals.dialog import Dialog
 from anvil_tui.ui.seams import ConsoleOptions
 from anvil_tui.ui.widgets.pane import Pane
 from anvil_tui.ui.widgets.strips import Strips
-from tests.support.worlds import FakeDeeds, FakeService
+from tests.support.worlds import FakeDeeds, FakeEvidence, FakeService
 
 DEADLINE_S = 5.0
 
 
-def make(world: World, crash_dir: Path, *, ascii_only: bool = False) -> Console:
-    return Console(FakeService(world), ConsoleOptions(crash_dir, ascii=ascii_only, utc=True), autopump=False)
+def make(
+    world: World, crash_dir: Path, *, ascii_only: bool = False, evidence: FakeEvidence | None = None
+) -> Console:
+    service = FakeService(world, evidence)
+    return Console(service, ConsoleOptions(crash_dir, ascii=ascii_only, utc=True), autopump=False)
 
 
 class Driver:
@@ -39,6 +42,10 @@ class Driver:
     def deeds(self) -> FakeDeeds:
         assert self.service.deeds is not None
         return self.service.deeds
+
+    @property
+    def evidence(self) -> FakeEvidence:
+        return self.service.evidence
 
     @property
     def text(self) -> str:
@@ -83,9 +90,10 @@ class Driver:
 
 @asynccontextmanager
 async def console(
-    world: World, crash_dir: Path, size: tuple[int, int] = (120, 40), *, ascii_only: bool = False
-) -> AsyncIterator[Driver]:
-    app = make(world, crash_dir, ascii_only=ascii_only)
+    world: World, crash_dir: Path, size: tuple[int, int] = (120, 40), *, ascii_only: bool = False,
+    evidence: FakeEvidence | None = None,
+) -> AsyncIterator[Driver]:  # fmt: skip
+    app = make(world, crash_dir, ascii_only=ascii_only, evidence=evidence)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot)
         assert app.bridge is not None

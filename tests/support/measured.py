@@ -18,7 +18,7 @@ from anvil_tui.core.serves import derive
 from anvil_tui.core.shelf import Compared, RunFiles, rows_of
 from anvil_tui.core.world import Lease, World
 from tests.support import worlds
-from tests.support.worlds import CANDIDATE, at
+from tests.support.worlds import CANDIDATE, FakeEvidence, at
 
 OPERATION = "20260902-1150-qualify"
 SERVE = worlds.cid(CANDIDATE)[:12]
@@ -72,9 +72,7 @@ def _views(rows: int, verdict: str) -> tuple[GateView, ...]:
     depth = GateView("depth", "depth-sweep", "running", 5 * rows, 25, recipe=CANDIDATE, started_at=at(130),
                      rows=tuple(depth_row(n) for n in range(rows)))  # fmt: skip
     if verdict == "passed":
-        depth = replace(
-            depth, verdict="passed", done=1, of=1, elapsed_s=412.6, reason="5 rows; decode 52 tok/s at 262,144"
-        )
+        depth = replace(depth, verdict="passed", done=1, of=1, elapsed_s=412.6, reason="5 rows, to 262,144")
     return (
         GateView("smoke", "smoke", "passed", 3, 3, "3/3", 2.4, CANDIDATE, started_at=at(140)), depth,
         GateView("ladder", "ladder", "pending", recipe=CANDIDATE),
@@ -188,3 +186,11 @@ def shelf_of_bundles() -> World:
 
 def run_files(**more: Any) -> RunFiles:
     return RunFiles(OPERATION, (bundle(**more),))
+
+
+def on_disk(compared_as: Compared | None = None) -> FakeEvidence:
+    """The run's bundle and a comparison, as the console's service would read them."""
+    found = FakeEvidence()
+    found.runs[OPERATION] = run_files()
+    found.compared = compared_as or compared()
+    return found

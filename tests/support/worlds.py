@@ -412,10 +412,10 @@ class FakeEvidence:
 
 
 class FakeService:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, evidence: FakeEvidence | None = None) -> None:
         self.store = FakeStore(world)
         self.deeds = None if world.read_only else FakeDeeds(self.store)
-        self.evidence = FakeEvidence()
+        self.evidence = evidence or FakeEvidence()
         self.followed: list[str | None] = []
         self.begun = 0
 

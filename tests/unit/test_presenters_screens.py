@@ -17,7 +17,7 @@ from anvil_tui.core.serves import derive
 from anvil_tui.core.world import BoxRecord, LogView, RecipeFile, RoleRecord, World
 from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY, VERB_KEYS, Action
 from anvil_tui.ui.policies import Target
-from anvil_tui.ui.presenters import details, gates, lifecycle, logs, operations, plans, recipes
+from anvil_tui.ui.presenters import details, gate_table, lifecycle, logs, operations, plans, recipes
 from anvil_tui.ui.presenters.cells import Panel, Row, View
 from anvil_tui.ui.presenters.help import HINT_LIMIT, help_rows, hints, palette_rows
 from tests.support import worlds
@@ -243,7 +243,7 @@ class TestDetails:
         assert "580.95.05" in text
 
     def test_gate_in_full(self) -> None:
-        text = words(gates.detail(worlds.promoting(), replace(VIEW, gate="needle"), 57, 20))
+        text = words(gate_table.detail(worlds.promoting(), replace(VIEW, gate="needle"), 57, 20))
         assert "206,296 prompt tokens measured" in text and "41.2 s" in text
 
 

@@ -125,6 +125,11 @@ def middle(text: str, width: int, tone: Tone = "text") -> Cell:
     return Cell(fit(text, width), tone)
 
 
+def heading(title: str, width: int, note: str = "") -> Row:
+    """The title of a part of a panel."""
+    return spread([Cell(title, "accent"), Cell(f"  {note}" if note else "", "dim")], [], width)
+
+
 def sentence(
     text: str, width: int, tone: Tone = "text", *, indent: int = 0, key: str = "", most: int = 0
 ) -> list[Row]:

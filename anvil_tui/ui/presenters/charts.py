@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.core.plots import MARKS, Chart, amount, over_depth, over_streams, text_plot
-from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, cut_row, left, right, row, sentence, width_of
+from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, cut_row, right, row, sentence, width_of
 from anvil_tui.ui.text import NA, literal, number
 
 MEASURES = ("decode", "ttft")
@@ -74,8 +74,8 @@ def _line(text: str) -> Row:
 
 # the table
 
-_COLUMNS = (("depth", 9), ("C", 5), ("cache", 10), ("n", 8), ("TTFT any", 10), ("visible", 9), ("decode", 9))
-_MORE = (("aggregate", 11), ("output", 11), ("client error", 19))
+_COLUMNS = (("depth", 9), ("C", 5), ("cache", 11), ("n", 8), ("TTFT any", 10), ("visible", 9), ("decode", 9))
+_MORE = (("aggregate", 11), ("output", 13), ("client error", 19))
 _WIDE = sum(w for _, w in (*_COLUMNS, *_MORE))
 
 
@@ -83,9 +83,9 @@ def table(rows: Sequence[LaneRow], width: int) -> list[Row]:
     """One line a row, medians; below it what makes it invalid, and without which it would be misread."""
     wide = width >= _WIDE
     columns = (*_COLUMNS, *_MORE) if wide else (*_COLUMNS, *_MORE[:1])
-    out = [_cut([_column(name, w, "faint") for name, w in columns], width)]
+    out = [_cut([right(name, w, "faint") for name, w in columns], width)]
     for r in rows:
-        out.append(_cut([_column(text, w, tone) for (text, tone), (_, w) in zip(_texts(r), columns, strict=False)],
+        out.append(_cut([right(text, w, tone) for (text, tone), (_, w) in zip(_texts(r), columns, strict=False)],
                         width))  # fmt: skip
         if not wide:
             out += sentence(f"output {r.output}, client error {_error(r)}", width, "dim", indent=4)
@@ -95,10 +95,6 @@ def table(rows: Sequence[LaneRow], width: int) -> list[Row]:
         for note in (*r.notes, *(f"not in the record: {m}" for m in r.missing)):
             out += sentence(literal(note, 400), width, "dim", indent=4)
     return out
-
-
-def _column(text: str, width: int, tone: Tone) -> Cell:
-    return right(text, width, tone) if text not in ("cache", "output") else left(f"  {text}", width, tone)
 
 
 def _cut(cells: Sequence[Cell], width: int) -> Row:

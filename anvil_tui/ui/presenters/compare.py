@@ -21,11 +21,11 @@ from anvil_tui.ui.presenters.cells import (
     Tone,
     View,
     facts,
+    heading,
     item,
     joined,
     left,
     right,
-    row,
     sentence,
     spread,
     width_of,
@@ -129,7 +129,7 @@ def _not_yet(view: View, compared: Compared | None, width: int) -> list[Row]:
              for name in "AB"]  # fmt: skip
     rows += [BLANK, *facts(pairs, width)]
     if view.bundle:
-        rows += [BLANK, row(Cell(literal(view.bundle, 200), "accent")), *verdict(shelf, view.bundle, view, width)]
+        rows += [BLANK, heading(literal(view.bundle, 200), width), *verdict(shelf, view.bundle, view, width)]
     return rows
 
 
@@ -180,7 +180,7 @@ def _basis(found: Comparison, width: int) -> list[Row]:
              for name, ids in ((found.a, found.runs_a), (found.b, found.runs_b))]  # fmt: skip
     same = ", ".join(r.field for r in found.rows if r.standing == "same")
     told = [(name, literal(text, 2000)) for name, text in (*pairs, ("same", same or "nothing"))]
-    return [BLANK, row(Cell("What was compared", "accent")), *facts(told, width, 8)]
+    return [BLANK, heading("What was compared", width), *facts(told, width, 8)]
 
 
 # the metrics
@@ -194,7 +194,7 @@ def _metrics(compared: Compared, width: int, *, primary: bool) -> list[Row]:
     if not mine:
         return []
     title = f"Primary metric: {found.metric}" if primary else "Exploratory metrics, corrected for their number"
-    rows = [BLANK, row(Cell(title, "accent"))]
+    rows = [BLANK, heading(title, width)]
     for lane, m in mine:
         levels = [_level(m, value, compared.rows[arm], lane) for arm, value in _levels(m, found)]
         rows += _metric(lane, m, levels, width)
@@ -249,6 +249,6 @@ def _plots(compared: Compared, width: int, height: int) -> list[Row]:
         for name, arm in mine.items():
             own = charts.series_of(arm)[0]
             lines |= {f"{name} {line}" if len(own) > 1 else name: of for line, of in own.items()}
-        rows += [BLANK, row(Cell(f"{literal(lane)}, both arms", "accent"))]
+        rows += [BLANK, heading(f"{literal(lane)}, both arms", width)]
         rows += charts.charts(lines, deep, width, charts.chart_height(height))
     return rows

@@ -22,10 +22,10 @@ from anvil_tui.ui.presenters.cells import (
     Tone,
     View,
     facts,
+    heading,
     joined,
     left,
     right,
-    row,
     sentence,
     spread,
 )  # fmt: skip
@@ -133,7 +133,7 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
         lines, deep = charts.series_of(measured)
         rows += [BLANK, *charts.charts(lines, deep, width, charts.chart_height(height))]
         rows += [
-            row(Cell(f"Rows {len(measured)}", "accent"), Cell("  medians", "dim")),
+            heading(f"Rows {len(measured)}", width, "medians"),
             *charts.table(measured, width),
         ]
     elif gate.kind in LANES and gate.verdict == "running":
@@ -168,10 +168,10 @@ def _rule(world: World, gate: GateView, run: RunFiles, width: int) -> list[Row]:
     """As it was judged by; of a run that goes on, as the suite's file says now."""
     rule, bundle = run.rule(gate), run.bundle_of(gate)
     if not rule:
-        return [row(Cell("Rule", "accent")), *sentence("not known: the suite was not kept", width, "dim")]
+        return [heading("Rule", width), *sentence("not known: the suite was not kept", width, "dim")]
     suite = (bundle.suite if bundle else run.suite).get("id", "")
     source = f"suite {literal(suite)}, {'as judged by' if bundle else 'as its file says now'}"
-    out = [row(Cell("Rule", "accent"), Cell(f"  {source}", "dim"))]
+    out = [heading("Rule", width, source)]
     if rule.get("proves"):
         out += sentence(literal(rule["proves"], 400), width, "text")
     return out + facts(
@@ -226,11 +226,11 @@ def _observed(gate: GateView, result: GateResult | None, run: RunFiles, width: i
     if result is None:
         why = run.error or "They are read when the gate has ended."
         return [
-            row(Cell("Observations", "accent")),
+            heading("Observations", width),
             *sentence(literal(why, 600), width, "bad" if run.error else "dim"),
         ]
     seen = sorted(result.observations, key=lambda o: o.ok)
-    out = [row(Cell(f"Observations {len(seen)}", "accent"), Cell("  failed ones first", "faint"))]
+    out = [heading(f"Observations {len(seen)}", width, "failed ones first")]
     if result.failures:
         out += sentence(f"failure classes: {', '.join(result.failures)}", width, "bad")
     for o in seen[:_SEEN]:

@@ -8,7 +8,7 @@ from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import GateView, OperationView
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, left, right, row, sentence
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, cut_row, left, right, sentence
 from anvil_tui.ui.text import bar, clip, literal
 
 NOT_RUN = "not run"
@@ -88,10 +88,10 @@ def line(gate: GateView, width: int) -> Row:
     spent = width - 2 - name - 1 - _WORD - 7
     if gate.verdict == "running" and gate.of and spent >= 14:
         filled, rest = bar(gate.done / gate.of, min(24, spent - 2))
-        return row(*cells, Cell("  "), Cell(filled, "accent"), Cell(rest, "faint"), key=gate.id)
+        return Row(cut_row([*cells, Cell("  "), Cell(filled, "accent"), Cell(rest, "faint")], width), gate.id)
     took = "" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s"
     cells.append(right(took, 9, "dim"))
     if gate.reason and spent > 20:
         why_tone: Tone = "dim" if gate.verdict == Verdict.PASSED else tone
         cells.append(Cell("  " + clip(literal(gate.reason), spent - 11), why_tone))
-    return row(*cells, key=gate.id)
+    return Row(cut_row(cells, width), gate.id)

@@ -13,6 +13,7 @@ from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged, failed, shown
+from anvil_tui.service.gates.operational import fresh_gpus
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session
 
 WATCH_S = 0.5
@@ -105,7 +106,7 @@ def ecc_errors(snapshot: GpuSnapshot) -> dict[str, int]:
 def gpu_errors(session: Session, gate: Gate, n: int) -> Finding:
     """Since the gates began: no GPU lost, no uncorrected ECC error more, no Xid of the serve's GPUs."""
     assert session.parts.host is not None
-    reading = session.gpus.read()
+    reading = fresh_gpus(session)
     if not reading.ok or reading.value is None:
         return _finding(Judged("errored", None, f"GPUs cannot be read: {reading.reason}"))
     grant = session.began.gpus if session.began else None

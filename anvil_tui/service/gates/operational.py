@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from anvil_tui.core import verdicts
-from anvil_tui.core.box import MIB, Container, Gpu
+from anvil_tui.core.box import MIB, Container, Gpu, GpuSnapshot
 from anvil_tui.core.engine_log import LineClass, classify, signature
 from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
+from anvil_tui.core.reading import Reading
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import OK, Judged, failed, shown
 from anvil_tui.core.waivers import in_force, waiver_text
@@ -152,15 +153,24 @@ def reserve(session: Session, gate: Gate, n: int) -> Finding:
     return _finding(failed(FailureClass.CHECK, f"{note}: short by {need - judged_by[short]:,} MiB"), **raw)
 
 
-def _granted(session: Session) -> tuple[list[Gpu], str]:
-    """The GPUs that the container really holds, in a reading taken after now; or why there is none."""
+def fresh_gpus(session: Session) -> Reading[GpuSnapshot]:
+    """A reading taken after now: the one kept from before may not know what the last gate did."""
     asked = session.clock.monotonic_s()
     seen = session.gpus.read()
     while not (seen.ok and seen.at_s is not None and seen.at_s >= asked):
         if session.clock.monotonic_s() > asked + FRESH_READING_S:
-            return [], f"no new GPU reading within {FRESH_READING_S:.0f} s: {seen.reason or 'the reader is stale'}"
+            why = f"no new GPU reading within {FRESH_READING_S:.0f} s: {seen.reason or 'the reader is stale'}"
+            return Reading.unknown(why, seen.source, session.clock.monotonic_s())
         session.clock.sleep(0.05)
         seen = session.gpus.read()
+    return seen
+
+
+def _granted(session: Session) -> tuple[list[Gpu], str]:
+    """The GPUs that the container really holds, in a reading taken after now; or why there is none."""
+    seen = fresh_gpus(session)
+    if not seen.ok:
+        return [], seen.reason
     gpus = seen.value.gpus if seen.value else ()
     grant = session.began.gpus if session.began else None
     if grant is None or grant.effective in ("none", "unknown"):

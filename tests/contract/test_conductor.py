@@ -16,7 +16,7 @@ import pytest
 from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.core.box import MIB, Container, Engine, Gpu, GpuGrant, GpuSnapshot
-from anvil_tui.core.errors import NotFound
+from anvil_tui.core.errors import NotFound, Unreachable
 from anvil_tui.core.gates import FailureClass, Gate, GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind, Recipe
@@ -70,8 +70,11 @@ class Box:
     bus_id: str | None = None
     ecc: Any = None
     gpu_reads: int = 0
+    silent: bool = False
 
     def inspect(self, container_id: str) -> Container:
+        if self.silent:
+            raise Unreachable("docker", "the daemon is silent")
         if self.container is None:
             raise NotFound(f"no container {container_id}")
         return self.container
@@ -135,7 +138,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Callable[..., Bench]]:
     opened: list[Any] = []
 
     def start(reply: Reply, box: Box | None = None) -> Bench:
-        context = scripted(reply)
+        context = scripted(lambda seen: as_asked(seen, reply(seen)))
         opened.append(context)
         return Bench(context.__enter__(), box or Box())
 
@@ -144,11 +147,31 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Callable[..., Bench]]:
         context.__exit__(None, None, None)
 
 
-def said(text: str = "", tokens: int = 50, **message: Any) -> list[Step]:
+WHOLE = {"X_Whole": "1"}
+
+
+def as_asked(seen: Seen, steps: Sequence[Step]) -> Sequence[Step]:
+    """A good message of `said` as the stream that was asked for, unless it says that it stays whole."""
+    (first, *rest) = steps
+    if rest or not isinstance(first, bytes) or not first.startswith(b"HTTP/1.1 200") or b"X-Whole" in first:
+        return steps
+    head, body = first.split(b"\r\n\r\n", 1)
+    if not seen.json.get("stream") or b"X-Anvil-Backend" not in head:
+        return steps
+    value = json.loads(body)
+    (choice,) = value["choices"]
+    backend = b"\r\nX-Anvil-Backend: slot-a"
+    usage = b"data: " + json.dumps({**value, "choices": []}).encode() + b"\n\n"
+    delta = chunk(**choice["message"], finish=choice["finish_reason"])
+    return [SSE_HEAD.replace(b"\r\n\r\n", backend + b"\r\n\r\n"), delta, usage, DONE]
+
+
+def said(text: str = "", tokens: int = 50, whole: bool = False, **message: Any) -> list[Step]:
     finish = message.pop("finish", "tool_calls" if message.get("tool_calls") else "stop")
     choice = {"index": 0, "message": {"content": text, **message}, "finish_reason": finish}
     usage = {"prompt_tokens": tokens, "completion_tokens": 2}
-    return [answer({"model": "anything", "choices": [choice], "usage": usage}, X_Anvil_Backend="slot-a")]
+    more = WHOLE if whole else {}
+    return [answer({"model": "anything", "choices": [choice], "usage": usage}, X_Anvil_Backend="slot-a", **more)]
 
 
 def asked(seen: Seen) -> str:
@@ -251,11 +274,64 @@ def test_a_stream_that_is_no_stream_fails_streaming_tools(bench: Callable[..., B
     def whole(seen: Seen) -> Sequence[Step]:
         room = re.search(r'room "(\w+)" and celsius (\d+)', asked(seen))
         assert room
-        return tool_call("set_thermostat", json.dumps({"room": room[1], "celsius": int(room[2])}))
+        call = {"name": "set_thermostat", "arguments": json.dumps({"room": room[1], "celsius": int(room[2])})}
+        return said(tool_calls=[{"id": "a", "function": call}], whole=True)
 
     result = only(bench, whole, {"kind": "streaming-tools"})
     assert (result.verdict, result.failures) == (Verdict.FAILED, (FailureClass.STREAM,))
     assert only(bench, whole, {"kind": "tools"}).verdict is Verdict.PASSED
+
+
+def test_a_stream_that_is_no_stream_is_no_streamed_answer(bench: Callable[..., Bench]) -> None:
+    """The smoke gate asks for a stream, and so does every gate that asks both ways."""
+    smoke, length = bench(
+        lambda seen: said("pong", finish="length" if "pong" not in asked(seen) else "stop", whole=True)
+    ).run(suite({"kind": "smoke"}, {"kind": "length"}))
+    for result in (smoke, length):
+        assert (result.verdict, result.failures[-1:]) == (Verdict.FAILED, (FailureClass.STREAM,)), result
+        assert "the answer came as one message" in result.reason
+
+
+@pytest.mark.parametrize("kind", ["smoke", "json"])
+def test_a_daemon_that_does_not_answer_kills_no_serve(bench: Callable[..., Bench], kind: str) -> None:
+    """One request breaks while the daemon is silent for a moment: the rest is asked all the same."""
+    box = Box()
+    turns: list[int] = []
+
+    def breaks(seen: Seen) -> Sequence[Step]:
+        turns.append(1)
+        box.silent = len(turns) == 1
+        return ["reset"] if len(turns) == 1 else good(seen)
+
+    first, second = bench(breaks, box).run(suite({"kind": kind, "id": "a"}, {"kind": kind, "id": "b"}))
+    assert (first.verdict, second.verdict) == (Verdict.ERRORED, Verdict.PASSED)
+
+
+def test_an_engine_that_dies_in_the_last_request_of_a_k_of_n_gate_has_not_passed_it(
+    bench: Callable[..., Bench],
+) -> None:
+    box = Box()
+    turns: list[int] = []
+
+    def dies(seen: Seen) -> Sequence[Step]:
+        turns.append(1)
+        if len(turns) < 3:
+            return good(seen)
+        assert box.container
+        box.container = replace(box.container, status="exited", exit_code=139)
+        return ["reset"]
+
+    (result,) = bench(dies, box).run(suite({"kind": "smoke", "repeat": 3, "pass_at_least": 2}))
+    assert (result.verdict, result.passed) == (Verdict.ERRORED, 2)
+    assert "the engine died" in result.reason
+
+
+def test_a_daemon_that_does_not_answer_lets_no_unrunnable_gate_run(bench: Callable[..., Bench]) -> None:
+    made = bench(good, Box(silent=True))
+    gates = suite({"kind": "smoke", "routed": True}, {"kind": "log-audit"})
+    smoke, log = made.run(gates)
+    assert (smoke.verdict, log.verdict) == (Verdict.UNRUNNABLE, Verdict.UNRUNNABLE)
+    assert "no way through the gateway" in smoke.reason and "the daemon is silent" in log.reason
 
 
 def test_a_result_that_is_not_used_fails(bench: Callable[..., Bench]) -> None:

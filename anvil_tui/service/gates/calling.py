@@ -17,15 +17,10 @@ Asked = tuple[Finding, ChatAnswer]
 def _call(
     session: Session, gate: Gate, n: int, case: prompts.ToolCase, stream: bool, *before: prompts.Message
 ) -> Asked:
-    def judge(answer: ChatAnswer) -> Judged:
-        judged = called(answer, case.expected)
-        if judged.ok and stream and not answer.token_times_s:
-            return failed(FailureClass.STREAM, "a stream was asked for, the answer came as one message")
-        return judged
-
     return session.ask(
-        gate, n, judge, messages=(*before, *case.messages), tools=case.tools, tool_choice="auto", stream=stream
-    )
+        gate, n, lambda a: called(a, case.expected), messages=(*before, *case.messages), tools=case.tools,
+        tool_choice="auto", stream=stream,
+    )  # fmt: skip
 
 
 def _calls(session: Session, gate: Gate, n: int, stream: bool) -> Finding:

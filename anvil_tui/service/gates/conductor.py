@@ -77,9 +77,13 @@ class Conductor:
         audits = [g.id for g in suite.gates if g.kind == "log-audit"]
         if not audits or not target.container_id:
             return {}
-        if self._parts.containers.inspect(target.container_id).log_driver != "none":
-            return {}
-        return {g: "the container's log driver is none, so nothing can be read" for g in audits}
+        try:
+            driver = self._parts.containers.inspect(target.container_id).log_driver
+        except AnvilError as why:
+            return {g: f"the container cannot be read: {why}" for g in audits}
+        return {
+            g: "the container's log driver is none, so nothing can be read" for g in audits if driver == "none"
+        }
 
     def run(
         self,
@@ -95,7 +99,7 @@ class Conductor:
         ends by itself or by its timeout. `kept` holds results of an earlier, interrupted run of the same suite on
         the same container; those gates are not run again.
         """
-        cannot = self._cannot(suite, target)
+        cannot = self.unrunnable(suite, target)
         session = self._session(target, cancelled)
         results: list[GateResult] = []
         with watched(session):
@@ -112,12 +116,6 @@ class Conductor:
                 on_event(result)
         return tuple(results)
 
-    def _cannot(self, suite: Suite, target: GateTarget) -> dict[str, str]:
-        try:
-            return self.unrunnable(suite, target)
-        except AnvilError as why:
-            return {g.id: f"the container cannot be read: {why}" for g in suite.gates if g.kind == "log-audit"}
-
     def _session(self, target: GateTarget, cancelled: Callable[[], bool]) -> Session:
         now = self._clock.utc()
         session = Session(target, self._parts, f"{now:%Y%m%dT%H%M%S.%f}", cancelled=cancelled)
@@ -132,6 +130,8 @@ class Conductor:
         began, since_ns = self._clock.monotonic_s(), epoch_ns(self._clock.utc().isoformat())
         findings = self._repeats(session, gate, on_event)
         result = judge(gate, findings, self._clock.monotonic_s() - began)
+        if gate.generates and session.dead and result.verdict is Verdict.PASSED:
+            result = replace(result, verdict=Verdict.ERRORED, reason=f"{result.reason}; but {session.dead}")
         if gate.generates and result.verdict in (Verdict.FAILED, Verdict.ERRORED):
             return replace(result, reason=result.reason + log_meanwhile(session, since_ns))
         return result

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from anvil_tui.core.box import MIB, Container
 from anvil_tui.core.chat import ChatAnswer, ChatRequest, decode_seeds_tok_s, decode_tok_s
 from anvil_tui.core.chat_errors import retry_after_s
-from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.gates import FailureClass, Gate, Observation, Suite, Thinking
 from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import EngineKind, Recipe
@@ -141,6 +141,11 @@ def thought(gate: Gate, recipe: Recipe, control: Mapping[str, Any], answer: Chat
     return OK
 
 
+def came_whole(answer: ChatAnswer) -> bool:
+    """Whether a good answer came as one message; a stream stamps its chunks, even one whose tokens are empty."""
+    return answer.error is None and not answer.token_times_s and answer.e2e_s is not None
+
+
 @dataclass(slots=True)
 class Session:
     """State of one run. `salt` makes prompts of this run unlike those of any other.
@@ -149,7 +154,8 @@ class Session:
     `began` is the container as it was before the first gate; `least_free` the smallest free bytes seen
     per GPU, `host_low` the host's worst bytes; `dead` says why no request can be answered any more. Requests of
     several threads may share it:
-    `lock` guards what is found out once for all of them.
+    `lock` guards what is found out once for all of them, and is held while the engine is asked for it; `readings`
+    guards the smallest and largest that was seen.
     """
 
     target: GateTarget
@@ -164,6 +170,7 @@ class Session:
     host_low: dict[str, int] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    readings: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def containers(self) -> ContainerReader:
@@ -202,6 +209,8 @@ class Session:
         if judged.ok and gate.routed and answer.status in (200, 400, 422):
             judged = self.came_from_the_slot(answer)
         judged = check(answer) if judged.ok else judged
+        if judged.ok and made.stream and came_whole(answer):
+            judged = failed(FailureClass.STREAM, "a stream was asked for, the answer came as one message")
         if judged.ok and not answer.error:
             proven = thought(gate, recipe, control, answer)
             judged = judged if proven.ok else proven
@@ -244,11 +253,16 @@ class Session:
         return Judged("errored", judged.failure, f"{self.dead}; {judged.note}")
 
     def death(self) -> str:
-        """Why the container that was there at the beginning serves no more; empty while it runs."""
+        """Why the container that was there at the beginning serves no more; empty while it runs.
+
+        Empty, too, when the daemon does not answer: its silence is no death.
+        """
         try:
             now = self.containers.inspect(self.target.container_id)
-        except AnvilError as why:
-            return f"the container cannot be read: {why}"
+        except NotFound:
+            return "the engine died: its container is gone"
+        except AnvilError:
+            return ""
         if not now.running:
             oom = {True: ", killed for memory", False: "", None: ", memory kill unknown"}[now.oom_killed]
             return f"the engine died: container {now.status}, exit code {now.exit_code}{oom}"
@@ -259,7 +273,9 @@ class Session:
     def note_memory(self) -> None:
         self._note_gpus()
         seen = self.parts.host.read() if self.parts.host else None
-        if seen and seen.ok and seen.value:
+        if not (seen and seen.ok and seen.value):
+            return
+        with self.readings:
             for key, value, worse in (
                 ("least_available", seen.value.memory_available, min), ("most_swap", seen.value.swap_used, max),
             ):  # fmt: skip
@@ -269,13 +285,15 @@ class Session:
     def _note_gpus(self) -> None:
         """Keep the least free memory of every GPU; a lazy allocation shows only after work."""
         seen = self.gpus.read()
-        with self.lock:
+        with self.readings:
             for gpu in seen.value.gpus if seen.ok and seen.value else ():
                 if gpu.uuid and gpu.state == "ok" and gpu.free_bytes is not None:
                     self.least_free[gpu.uuid] = min(gpu.free_bytes, self.least_free.get(gpu.uuid, gpu.free_bytes))
 
     def _observation(self, n: int, judged: Judged, answer: ChatAnswer, raw: dict[str, Any]) -> Observation:
         excerpt = answer.content or answer.raw_excerpt
+        with self.readings:
+            least = {uuid: free // MIB for uuid, free in self.least_free.items()}
         raw |= {
             "outcome": judged.outcome,
             "salt": self.salt,
@@ -290,10 +308,11 @@ class Session:
             "decode_seeds_tok_s": decode_seeds_tok_s(answer),
             "token_times_s": [round(t, 6) for t in answer.token_times_s],
             "tool_calls": [
-                {"id": c.id, "name": c.name, "arguments": self.safe(c.arguments)} for c in answer.tool_calls
+                {"id": self.safe(c.id), "name": self.safe(c.name), "arguments": self.safe(c.arguments)}
+                for c in answer.tool_calls
             ],
             "notes": list(answer.notes),
-            "least_free_mib": {uuid: free // MIB for uuid, free in dict(self.least_free).items()},
+            "least_free_mib": least,
         }
         return Observation(
             n=n, ok=judged.ok, failure=judged.failure, note=judged.note,

@@ -57,17 +57,22 @@ def registry(short_tmp: Path) -> Iterator[str]:
     process.wait(20)
 
 
-@pytest.fixture(scope="session")
-def llama_image(real_docker: RealDocker, registry: str) -> str:
-    """llama.cpp's server by digest: pushed to the registry, removed, and pulled again (4 s)."""
-    name = f"{registry}/anvil/llama"
-    import_llama(real_docker, name)
-    with contextlib.closing(docker.DockerClient(base_url=real_docker.url, timeout=120)) as client:
+def pinned(engine: RealDocker, name: str) -> str:
+    """NAME@sha256:… of the image NAME:1, pushed to its registry, removed, and pulled again."""
+    with contextlib.closing(docker.DockerClient(base_url=engine.url, timeout=120)) as client:
         wait_until(lambda: "error" not in client.images.push(name, tag="1"), "the push is accepted", 60)
         digest: str = client.images.get(f"{name}:1").attrs["RepoDigests"][0]
         client.images.remove(f"{name}:1")
         client.images.pull(digest)
     return digest
+
+
+@pytest.fixture(scope="session")
+def llama_image(real_docker: RealDocker, registry: str) -> str:
+    """llama.cpp's server by digest: pushed to the registry, removed, and pulled again (4 s)."""
+    name = f"{registry}/anvil/llama"
+    import_llama(real_docker, name)
+    return pinned(real_docker, name)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,16 @@ from anvil_tui.core.journal import OperationView
 from anvil_tui.core.matching import VARIABLES, Arm
 from anvil_tui.core.plan import Plan
 from anvil_tui.core.plots import over_what_varies, svg
-from anvil_tui.service.ab import Run, Series, carry_out, failed_tries, plan_run, result, standing
+from anvil_tui.service.ab import (
+    Run,
+    Series,
+    carry_out,
+    failed_tries,
+    known_recipes,
+    plan_run,
+    result,
+    standing,
+)
 from anvil_tui.service.arms import arm_of, sound_bundle
 from anvil_tui.service.box import Box
 from anvil_tui.service.operation import Mode, prepare
@@ -39,7 +48,7 @@ def compare_bundles(args: argparse.Namespace) -> int:
         raise NotFound(f"{len(names)} arms are more than {len(arms)}")
     box = open_box(directory)
     try:
-        recipes = box.store.kept_recipes()
+        recipes = known_recipes(box)
     finally:
         box.gpus.close()
     found = [

@@ -52,14 +52,23 @@ def _p50(spread: Spread | None) -> float | None:
     return spread.p50 if spread else None
 
 
+def _seeds_rate(seen: Observation) -> float | None:
+    rate = seen.raw.get("decode_seeds_tok_s")
+    return rate if isinstance(rate, float) else None
+
+
 METRICS = (
     Metric("decode", "tok/s", True, lambda o: o.decode_tok_s, lambda r: _p50(r.decode_tok_s)),
+    Metric("decode-seeds", "tok/s", True, _seeds_rate, lambda r: _p50(r.decode_seeds_tok_s)),
     Metric("ttft", "s", False, lambda o: o.ttft_any_s, lambda r: _p50(r.ttft_any_s)),
     Metric("ttft-visible", "s", False, lambda o: o.ttft_visible_s, lambda r: _p50(r.ttft_visible_s)),
     Metric("e2e", "s", False, lambda o: o.e2e_s, lambda r: _p50(r.e2e_s)),
     Metric("aggregate", "tok/s", True, None, lambda r: r.aggregate_tok_s),
 )
 NAMES = tuple(m.name for m in METRICS)
+_STANDS_IN = {"decode": "decode-seeds"}
+"""Records give (N-1)/T alone; it is compared where both arms have nothing better."""
+
 _OF_OUTPUT = frozenset({"e2e", "aggregate"})
 """Metrics that only mean something when both arms wrote as much."""
 
@@ -108,9 +117,8 @@ class LanePair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`varies` names the variable under test, "" = nothing differs (A/A). `alone` names lanes of one arm only.
-
-    `runs_a`, `runs_b` are the ids of the bundles.
+    """`varies` names the variable under test, "" = nothing differs (A/A); several joined by `+` are confounded.
+    `alone` names lanes of one arm only; `runs_a`, `runs_b` are the ids of the bundles.
     """
 
     a: str
@@ -134,7 +142,7 @@ class Comparison:
 
     @property
     def confounded(self) -> tuple[str, ...]:
-        """What differs besides the variable under test: the difference cannot be laid to one of them."""
+        """What differs besides the variable under test, or beside each other: the effect cannot be laid to one."""
         return tuple(r.field for r in self.rows if r.standing == "confounds")
 
     @property
@@ -162,10 +170,10 @@ def compare(
     refused = any(r.standing == "blocking" for r in rows)
     lenient = a.historical or b.historical
     lanes = [_lane_pair(mine, theirs, metric, band_pct / 100, lenient, refused) for mine, theirs in pairs]
-    named = next((r for r in rows if r.standing == "named"), None)
+    differ = dict.fromkeys(group_of(r.field) for r in rows if r.standing in ("named", "confounds"))
     return Comparison(
         a.name, b.name, _ids(a), _ids(b), metric, band_pct,
-        varies or (group_of(named.field) if named else ""), rows, order_warnings(a, b), tuple(_corrected(lanes)),
+        varies or " + ".join(differ), rows, order_warnings(a, b), tuple(_corrected(lanes)),
         alone,
     )  # fmt: skip
 
@@ -230,8 +238,13 @@ def _lane_pair(a: Runs, b: Runs, metric: str, band: float, lenient: bool, refuse
         return LanePair(lane, label, rows, ())
     apart = any(r.field in (OUTPUT, OUTPUT_LENGTH) for r in rows)
     chosen = [m for m in METRICS if not (apart and m.name in _OF_OUTPUT) and not _same_as_any(m, a, b)]
-    made = (_metric(m, a, b, band, primary=m.name == metric) for m in chosen)
-    return LanePair(lane, label, rows, tuple(m for m in made if m))
+    made = {m.name: row for m in chosen if (row := _metric(m, a, b, band, primary=m.name == metric))}
+    for name, instead in _STANDS_IN.items():
+        if name in made:
+            made.pop(instead, None)
+        elif instead in made:
+            made[instead] = replace(made[instead], primary=metric in (name, instead))
+    return LanePair(lane, label, rows, tuple(made.values()))
 
 
 def _same_as_any(metric: Metric, a: Runs, b: Runs) -> bool:

@@ -85,17 +85,22 @@ def shown(value: Any) -> str:
 
 
 def identity_rows(a: Arm, b: Arm, varies: str, recipes: Mapping[str, Recipe]) -> tuple[FieldRow, ...]:
-    """The serves of two arms field by field. `varies` "" = whatever differs, if it is one group only."""
+    """The serves of two arms field by field.
+
+    `varies` is the variable under test, "" = whatever differs, if it is one group alone: several are confounded.
+    """
     mine, theirs = a.runs[0].identity, b.runs[0].identity
     groups = [g for g, fields in GROUPS.items() if any(_differs(mine, theirs, f) for f in fields)]
     arguments = _arguments(mine, theirs, recipes)
-    under_test = varies or (groups[0] if groups else ARGUMENTS if arguments else "")
+    found = groups or ([ARGUMENTS] if arguments else [])
+    under_test = varies or (found[0] if len(found) == 1 else "")
     rows = []
     for group, fields in GROUPS.items():
         rows += [r for f in fields if (r := _identity_row(mine, theirs, f, group, under_test))]
     if arguments:
         alone = under_test == ARGUMENTS
-        why = "the variable under test" if alone else f"part of {under_test}, if it is nothing else"
+        part = f"part of {under_test or 'what differs'}, if it is nothing else"
+        why = "the variable under test" if alone else part
         rows.append(FieldRow(ARGUMENTS, *arguments, "named" if alone else "warning", why))
     if varies and not any(r.standing == "named" for r in rows):
         told = shown(getattr(mine, GROUPS.get(varies, ("config",))[0]))
@@ -119,7 +124,8 @@ def _identity_row(a: Identity, b: Identity, field: str, group: str, under_test: 
         return FieldRow(*texts, "same")
     if group == under_test:
         return FieldRow(*texts, "named", "the variable under test")
-    return FieldRow(*texts, "confounds", f"differs besides {under_test}")
+    why = f"differs besides {under_test}" if under_test else "one of several differences"
+    return FieldRow(*texts, "confounds", why)
 
 
 _LAUNCH_ONLY = ("launch", "patches")

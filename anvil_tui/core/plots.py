@@ -75,6 +75,7 @@ Pick = Callable[[LaneRow], Spread | None]
 
 _MEASURES: Mapping[str, tuple[str, Pick]] = {
     "decode": ("decode, tok/s a stream", lambda r: r.decode_tok_s),
+    "decode-seeds": ("decode by (N-1)/T, tok/s a stream", lambda r: r.decode_seeds_tok_s),
     "ttft": ("TTFT any, s", lambda r: r.ttft_any_s),
     "ttft-visible": ("TTFT visible, s", lambda r: r.ttft_visible_s),
     "e2e": ("E2E, s", lambda r: r.e2e_s),

@@ -7,7 +7,7 @@ journals are its only memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from anvil_tui.core.facts import Facts
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.matching import Arm
 from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.recipe import Recipe
 from anvil_tui.service.box import Box
 from anvil_tui.service.planning import plan
 
@@ -146,6 +147,12 @@ def carry_out(
     return None
 
 
+def known_recipes(box: Box) -> Mapping[str, Recipe]:
+    """By digest: those that made serves, and those of the workspace as they are now."""
+    files = {f.recipe.digest(): f.recipe for f in box.recipes() if f.recipe}
+    return {**files, **box.store.kept_recipes()}
+
+
 def result(box: Box, series: Series, read: Callable[[str], Bundle], names: tuple[str, str]) -> Comparison:
     """The comparison of B with A over all runs. `read` finds a bundle by OPERATION/SERVE; `names` of the arms."""
     runs = standing(box, series)
@@ -156,7 +163,7 @@ def result(box: Box, series: Series, read: Callable[[str], Bundle], names: tuple
 
     return compare(
         arm("A", names[0]), arm("B", names[1]), metric=series.metric, band_pct=series.band_pct,
-        varies=series.varies, recipes=box.store.kept_recipes(),
+        varies=series.varies, recipes=known_recipes(box),
     )  # fmt: skip
 
 

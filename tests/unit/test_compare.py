@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from anvil_tui.core.bundle import Bundle, Identity
 from anvil_tui.core.compare import NAMES, Comparison, compare
+from anvil_tui.core.compare_text import lines
 from anvil_tui.core.gates import GateResult, Observation, Verdict
 from anvil_tui.core.lanes import Instrument, LaneRow, Spread
 from anvil_tui.core.matching import VARIABLES, Arm
@@ -124,6 +126,10 @@ def test_the_fault_may_be_in_either_arm() -> None:
     assert [(r.field, r.a, r.b) for r in found.refusals] == [("failures", "2 of 5", "")]
 
 
+_TWINS = {"ttft-visible", "decode-seeds"}
+"""Of a model that does not think, measured by us, they say nothing that `ttft` and `decode` do not."""
+
+
 @pytest.mark.parametrize(
     ("field", "b", "gone"),
     [
@@ -139,7 +145,7 @@ def test_what_warns_still_compares_what_can_be_compared(field: str, b: Bundle, g
     found = one(b)
     assert list(fields(found, "warning")) == [field]
     assert found.state == "matched"
-    assert {m.metric for lane in found.lanes for m in lane.metrics} == {*NAMES} - {"ttft-visible"} - gone
+    assert {m.metric for lane in found.lanes for m in lane.metrics} == {*NAMES} - _TWINS - gone
 
 
 def test_a_salt_moves_single_counts_and_is_not_another_tokenizer() -> None:
@@ -183,6 +189,14 @@ def test_two_groups_are_confounded_and_said_to_be() -> None:
     found = one(run(1.5, identity={**VARIED["image"], **VARIED["model"]}), varies="image")
     assert (found.state, found.varies, found.confounded) == ("confounded", "image", ("revision",))
     assert found.primary[0][1].delta_pct == pytest.approx(50)
+
+
+def test_several_differences_of_which_none_is_named_are_all_confounded() -> None:
+    found = one(run(1.5, identity={**VARIED["kv"], **VARIED["model"]}))
+    assert (found.state, found.varies, found.confounded) == ("confounded", "model + kv", ("revision", "kv_type"))
+    assert fields(found, "named") == {}
+    head = "confounded: B against A, varies model + kv; revision, kv_type differ, "
+    assert lines(found)[0] == head + "so the effect cannot be laid to one thing"
 
 
 def test_another_card_of_the_same_kind_confounds() -> None:
@@ -289,13 +303,11 @@ def test_the_order_of_runs_and_days_is_told() -> None:
 
 def historical(decode: float, **identity: Any) -> Bundle:
     unsaid = {f: None for f in ("harness", "thinking", "config", "driver", "cuda", "docker", "kernel")}
-    row = {
-        "decode_tok_s": Spread(5, None, decode, None),
-        "instrument": None,
-        "cache": "unknown",
-        "output": "unknown",
-    }
-    gone = ("aggregate_tok_s", "ttft_any_s", "e2e_s", "cached_tokens", "prompt_tokens", "completion_tokens")
+    row = {"decode_seeds_tok_s": Spread(5, None, decode, None), "cache": "unknown", "output": "unknown"}
+    gone = (
+        "decode_tok_s", "aggregate_tok_s", "ttft_any_s", "e2e_s", "cached_tokens", "prompt_tokens",
+        "completion_tokens", "instrument",
+    )  # fmt: skip
     return run(kind="historical", identity={**unsaid, **identity}, row={**row, **dict.fromkeys(gone)})
 
 
@@ -306,7 +318,7 @@ def test_a_historical_record_gives_an_effect_and_no_verdict() -> None:
     found = compare(control, spec)
     ((_, row),) = found.primary
     assert (found.state, found.varies) == ("matched", "speculation")
-    assert (row.verdict, row.low_pct, row.pairs) == ("undecided", None, 0)
+    assert (row.metric, row.verdict, row.low_pct, row.pairs) == ("decode-seeds", "undecided", None, 0)
     assert "without an interval" in row.reason
     assert row.delta_pct == pytest.approx(54.6, abs=0.1), "sqrt(64.51 * 70.50) / 43.63"
     assert row.floor_pct == pytest.approx(9.3, abs=0.05)
@@ -316,3 +328,26 @@ def test_a_historical_record_gives_an_effect_and_no_verdict() -> None:
 def test_a_record_measured_by_another_harness_is_not_compared_with_ours() -> None:
     found = compare(Arm("A", (historical(43.63, harness="anvil-serving capacity-v4"),)), Arm("B", (run(),)))
     assert "harness" in [r.field for r in found.refusals]
+
+
+def test_a_refused_comparison_in_words_has_a_reason_and_no_figure() -> None:
+    said = lines(one(run(facts={"prompts": "sha256:" + "b" * 64})))
+    assert [line for line in said if "REFUSED" in line] == [
+        "  REFUSED    prompts: A sha256:p, B sha256:bbbbbbbbbbbb (must be the same)"
+    ]
+    assert not [line for line in said if "%" in line]
+
+
+def test_a_verdict_in_words_has_interval_n_band_and_noise_floor() -> None:
+    a, b = arms(1.10, 3)
+    said = next(line for line in lines(compare(a, b)) if " decode: " in line)
+    assert re.fullmatch(
+        r"  better     decode: 50 to 55 tok/s, \+10\.0 % \[\+9\.\d, \+10\.\d\], n 15, runs 3\+3, band 3 %, "
+        r"A/A within 0\.4 %: the interval lies outside the band",
+        said,
+    )
+
+
+def test_what_nobody_knows_of_either_arm_is_one_line() -> None:
+    said = lines(compare(Arm("A", (historical(43.63),)), Arm("B", (historical(50.0),))))
+    assert sum("not known to be the same" in line for line in said) == 2, "one of the serves, one of the lane"

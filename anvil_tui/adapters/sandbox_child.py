@@ -19,6 +19,7 @@ STEPS = 5_000_000
 EVERY = 10_000
 MAX_ROWS = 1000
 MAX_TEXT = 100_000
+MAX_SAID = 1_000_000
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -64,7 +65,7 @@ def matches(pattern: str, texts: list[str]) -> dict[str, Any]:
     """{"value": [bool, ...]} or {"wrong": why}."""
     try:
         made = re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as why:
+    except (re.error, ValueError, RecursionError, OverflowError) as why:
         return {"wrong": f"no regular expression: {why}"}
     return {"value": [made.fullmatch(text) is not None for text in texts]}
 
@@ -73,10 +74,12 @@ def main() -> None:
     task = json.load(sys.stdin)
     limit()
     try:
-        said = query(*task["query"]) if "query" in task else matches(*task["matches"])
+        said = json.dumps(query(*task["query"]) if "query" in task else matches(*task["matches"]))
+        if len(said) > MAX_SAID:
+            said = json.dumps({"wrong": f"the query gives more than {MAX_SAID:,} bytes"})
     except MemoryError:
-        said = {"wrong": "it takes too much memory"}
-    print(json.dumps(said), flush=True)  # noqa: T201
+        said = json.dumps({"wrong": "it takes too much memory"})
+    print(said, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from anvil_tui.core.tool_calls import no_duplicates
+from anvil_tui.core.tool_calls import decoded
 from anvil_tui.core.verdicts import shown
 
 _MARK = re.compile(
-    r"^[\s>*_#`\"'-]*(?:final )?answer[*_`\"' ]*:[*_`]*[ \t]*\n?(.*)$", re.IGNORECASE | re.MULTILINE
+    r"^[ \t\r>*_#`\"'-]*(?:final )?answer[*_`\"' ]*:[*_`]*[ \t]*\n?(.*)$", re.IGNORECASE | re.MULTILINE
 )
 _BOXED = re.compile(r"\$*\\boxed\{(.*)\}\$*")
 _FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -93,7 +93,7 @@ def one_block(content: str) -> tuple[str | None, str]:
 def json_value_is(text: str, want: Any) -> str | None:
     """Whether a text is exactly that JSON value; the order of keys does not matter, types do."""
     try:
-        value = json.loads(text, object_pairs_hook=no_duplicates)
+        value = decoded(text, strict=True)
     except ValueError as why:
         return f"no JSON ({why}): {shown(text)}"
     return unequal(value, want)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from anvil_tui.core.tool_calls import decoded
+
 KEPT_MESSAGE = 2048
 KEPT_HTML = 200
 RETRY_AFTER_CAP_S = 120.0
@@ -86,7 +88,7 @@ def http_error(status: int, content_type: str, body: bytes, sent_bytes: int) -> 
     """An answer with a status other than 200. A body that is not JSON came from a proxy or a bare server."""
     text = body.decode(errors="replace")
     try:
-        value = json.loads(text)
+        value = decoded(text)
     except ValueError:
         return _not_json(status, content_type, text, sent_bytes)
     found = error_object(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from anvil_tui.core.chat import ChatAnswer
 from anvil_tui.core.chat_errors import ServerError, error_object, http_error, server_error
 from anvil_tui.core.sse import SseEvent
-from anvil_tui.core.tool_calls import ToolCallJoiner, whole_calls
+from anvil_tui.core.tool_calls import ToolCallJoiner, decoded, whole_calls
 
 KEPT_RAW = 2048
 
@@ -81,7 +80,7 @@ class StreamAssembler:
             self.done = True
             return
         try:
-            chunk = json.loads(event.data)
+            chunk = decoded(event.data)
         except ValueError as why:
             return self._break(f"broken JSON in the event at byte {event.offset}: {why}")
         found = error_object(chunk) or (chunk if event.is_error else None)
@@ -201,7 +200,7 @@ def message_answer(
         error = http_error(status, content_type, body, sent_bytes)
         return _refused(status, "http", error, raw, at_s)
     try:
-        value = shape(json.loads(body))
+        value = shape(decoded(body))
         choice = value["choices"][0]
         message = choice["message"]
         if not isinstance(message, Mapping):
@@ -241,7 +240,7 @@ def _not_an_answer(
 ) -> ChatAnswer:
     """A 200 that holds an error, or no chat completion at all."""
     try:
-        found = error_object(json.loads(body))
+        found = error_object(decoded(body))
     except ValueError:
         found = None
     if found is not None:

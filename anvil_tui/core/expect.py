@@ -8,6 +8,7 @@ from typing import Any
 
 from anvil_tui.core.answers import unequal
 from anvil_tui.core.command_rules import is_number
+from anvil_tui.core.tool_calls import decoded
 from anvil_tui.core.verdicts import OK, Judged, check, shown
 
 _ABSENT = object()
@@ -61,7 +62,7 @@ def last_json(text: str) -> Any:
     for line in reversed(text.splitlines()):
         if line.strip()[:1] in ("{", "["):
             try:
-                return json.loads(line)
+                return decoded(line)
             except ValueError:
                 continue
     raise ValueError("no line of the output is a JSON object")

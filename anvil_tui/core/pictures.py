@@ -19,7 +19,7 @@ from anvil_tui.core.verdicts import Judged, delivered, failed, shown
 
 _ALIKE = str.maketrans({"‘": "'", "’": "'", "‐": "-", "‑": "-", "‒": "-", "–": "-", "−": "-", "—": " - "})
 _MARKUP = (
-    (re.compile(r"</?[a-z]\w*[^<>]*>", re.I), " "),  # HTML
+    (re.compile(r"</?[a-z][^<>]*>", re.I), " "),  # HTML
     (re.compile(r"\\(?=[^\w\s])"), ""),  # escapes of Markdown
     (re.compile(r"[*_`|\"“”„«»{}\[\]]"), " "),  # emphasis, cells, quotes, JSON
 )

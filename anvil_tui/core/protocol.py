@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anvil_tui.core.chat import ChatAnswer
 from anvil_tui.core.gates import FailureClass, Thinking
+from anvil_tui.core.tool_calls import decoded
 from anvil_tui.core.verdicts import Judged, delivered, failed, leaked_reasoning, shown, strict_json
 
 _TAG = re.compile(r"</?(?:\w+:)?think(?:ing)?>|\[/?THINK\]", re.I)
@@ -25,7 +25,7 @@ def schema_json(content: str, expected: Mapping[str, Any], enums: Mapping[str, S
     if why is None:
         return None
     try:
-        value = json.loads(content)
+        value = decoded(content)
     except ValueError:
         return f"schema_violated: {why}"
     held = _like(value, expected) and all(value[k] in allowed for k, allowed in enums.items())
@@ -67,6 +67,9 @@ def cut_at(answer: ChatAnswer, limit: int) -> Judged:
         return Judged("unverified", None, "cut by length, but no usage tells how many tokens were made")
     if answer.completion_tokens > limit:
         return failed(FailureClass.CHECK, f"{answer.completion_tokens} completion tokens with a limit of {limit}")
+    if answer.completion_tokens < limit:
+        note = f"cut by length after {answer.completion_tokens} completion tokens, the limit was {limit}"
+        return failed(FailureClass.CHECK, f"{note}: what else limits answers?")
     return Judged("ok", None, f"{told.failure}: {told.note}")
 
 

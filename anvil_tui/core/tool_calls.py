@@ -91,16 +91,29 @@ def whole_calls(value: Any) -> tuple[tuple[ToolCall, ...], tuple[str, ...]]:
     return joiner.calls(), tuple(joiner.notes)
 
 
+def decoded(text: str | bytes, *, strict: bool = False) -> Any:
+    """A JSON text as its value. ValueError for what is no JSON, and for brackets nested deeper than Python reads.
+
+    `strict`: an object that names a key twice, and NaN, are no JSON either.
+    """
+    try:
+        if strict:
+            return json.loads(text, object_pairs_hook=no_duplicates, parse_constant=_no_constant)
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def decoded_arguments(text: str) -> tuple[Any, bool]:
     """(value, double): the decoded arguments, and whether they had been encoded twice.
 
     An empty text is an empty object. Raises ValueError for what is no JSON.
     """
-    value = json.loads(text, object_pairs_hook=no_duplicates, parse_constant=_no_constant) if text.strip() else {}
+    value = decoded(text, strict=True) if text.strip() else {}
     if not isinstance(value, str):
         return value, False
     try:
-        inner = json.loads(value)
+        inner = decoded(value)
     except ValueError:
         return value, False
     return (inner, True) if isinstance(inner, Mapping) else (value, False)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from anvil_tui.core.chat import ChatAnswer, ToolCall
 from anvil_tui.core.gates import FailureClass
-from anvil_tui.core.tool_calls import decoded_arguments, no_duplicates
+from anvil_tui.core.tool_calls import decoded, decoded_arguments
 
 Outcome = Literal["ok", "failed", "errored", "unsupported", "unverified", "cancelled"]
 
@@ -158,7 +158,7 @@ def strict_json(content: str, expected: Mapping[str, Any]) -> str | None:
         inner = re.sub(r"\A```\w*\s*|\s*```\Z", "", text)
         return f"fenced_json: the object stands in a Markdown fence; inside: {shown(inner)}"
     try:
-        value = json.loads(text, object_pairs_hook=no_duplicates)
+        value = decoded(text, strict=True)
     except ValueError as why:
         return f"not_json: the whole message is no JSON ({why}): {shown(text)}"
     if not isinstance(value, dict):

@@ -286,7 +286,7 @@ def test_a_stream_that_is_no_stream_is_no_streamed_answer(bench: Callable[..., B
     """The smoke gate asks for a stream, and so does every gate that asks both ways."""
     smoke, length = bench(
         lambda seen: said("pong", finish="length" if "pong" not in asked(seen) else "stop", whole=True)
-    ).run(suite({"kind": "smoke"}, {"kind": "length"}))
+    ).run(suite({"kind": "smoke"}, {"kind": "length", "visible_tokens": 2}))
     for result in (smoke, length):
         assert (result.verdict, result.failures[-1:]) == (Verdict.FAILED, (FailureClass.STREAM,)), result
         assert "the answer came as one message" in result.reason
@@ -341,6 +341,13 @@ def test_a_result_that_is_not_used_fails(bench: Callable[..., Bench]) -> None:
     result = only(bench, forgets, {"kind": "tool-result"})
     assert (result.verdict, len(result.observations)) == (Verdict.FAILED, 2)
     assert [o.ok for o in result.observations] == [True, False]
+
+    def longer(seen: Seen) -> Sequence[Step]:
+        """The code with another digit at its end is another code."""
+        used = seen.json["messages"][-1]["role"] == "tool"
+        return said(f"It is {json.loads(asked(seen))['dispatch_code']}7.") if used else good(seen)
+
+    assert only(bench, longer, {"kind": "tool-result"}).verdict is Verdict.FAILED
     again = only(bench, lambda s: tool_call("find_order", '{"order_id": "A-1"}'), {"kind": "tool-result"})
     assert again.failures == (FailureClass.TOOL_CALL,)
 

@@ -40,6 +40,7 @@ def test_a_query_gives_its_rows_in_order() -> None:
         ("SELECT 'a\x00b'", "refused"),
         (ENDLESS + "SELECT max(n) FROM c", "more than 5,000,000 steps"),
         (ENDLESS + "SELECT n FROM c", "more than 1,000 rows"),
+        (ENDLESS + "SELECT hex(zeroblob(40000)) || n FROM c LIMIT 1000", "more than 1,000,000 bytes"),
     ],
 )
 def test_a_query_that_is_no_select_or_has_no_end_is_wrong(sql: str, words: str) -> None:

@@ -78,6 +78,11 @@ def test_a_stop_sequence_ends_the_text_before_itself(answer: ChatAnswer, outcome
             "failed",
             "17 completion tokens with a limit",
         ),
+        (
+            said("1, 2", finish_reason="length", completion_tokens=3),
+            "failed",
+            "after 3 completion tokens, the limit was 16",
+        ),
         (said("1, 2", finish_reason="length", completion_tokens=None), "unverified", "no usage"),
         (said("1, 2", completion_tokens=16), "failed", "finish reason is stop, not length"),
         (said("</think>1", finish_reason="length"), "failed", "</think>"),

@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from anvil_tui.core.answers import json_value_is, one_block, rows_are, value_is
+from anvil_tui.core.answers import final_value, json_value_is, one_block, rows_are, value_is
 from anvil_tui.core.bounds import proven
+from anvil_tui.core.chat import ToolCall
+from anvil_tui.core.chat_errors import http_error
+from anvil_tui.core.chat_stream import StreamAssembler
 from anvil_tui.core.command_rules import filled
 from anvil_tui.core.expect import judge_result, last_json, told, value_at
 from anvil_tui.core.gates import Gate
 from anvil_tui.core.patch import apply_diff
+from anvil_tui.core.protocol import schema_json
+from anvil_tui.core.sse import SseEvent
+from anvil_tui.core.verdicts import exact_calls, strict_json
 
 RIGHT = [
     ("55", "55"), (" 55.\n", "55"), ("**55**", "55"), ("`55`", "55"), ("55.0", "55"), ("Answer: 55", "55"),
@@ -189,3 +195,24 @@ def test_a_ladder_is_one_piece_of_work_whose_rule_counts_at_each_depth() -> None
     made = Gate.model_validate({**LADDER, "repeat": 3, "pass_at_least": 20})
     assert (made.repeats, made.most) == (False, 4 * 2 * 3)
     assert json.loads(made.model_dump_json())["pass_at_least"] == 20
+
+
+def test_an_answer_of_blank_lines_is_read_at_once() -> None:
+    """A model that loops on line ends: reading 20,000 of them took 25 seconds, and nothing else ran."""
+    got, why = final_value("Let me see." + "\n" * 20_000 + "Answer: 7")
+    assert (got, why) == ("7", "")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 5000 + "]" * 5000])
+def test_brackets_without_end_are_no_json_and_end_no_run(text: str) -> None:
+    """A model that loops on one bracket, and a command that prints them."""
+    assert "not_json" in (strict_json(text, {"a": 1}) or "")
+    assert json_value_is(text, 1)
+    assert (schema_json(text, {"a": 1}, {}) or "").startswith("schema_violated")
+    assert "no JSON" in (exact_calls((ToolCall(0, "c", "f", text),), (("f", {}),)) or "")
+    with pytest.raises(ValueError, match="no line"):
+        last_json(text)
+    assert http_error(500, "application/json", text.encode(), 1).message.startswith("not JSON")
+    made = StreamAssembler()
+    made.event(SseEvent(text, 0), 1.0)
+    assert made.end("eof", 1.0).error == "malformed"

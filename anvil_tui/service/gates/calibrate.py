@@ -59,16 +59,19 @@ def calibrate(
     """What a unit of a text costs on this engine, from two probes of one answer token each.
 
     `text_of(units)` is the text; `wrap` makes the messages of it; `request` holds what else the real request
-    sends and the engine counts (tools). `kind` names the text: the scale is remembered under it for the
-    session, and a second call makes no probes. `tokens` is the length that will be wanted: the probes grow with
-    it (a unit is taken to be about 15 tokens), for the longer the prompt, the dearer is a second try.
+    sends and the engine counts (tools). `kind` names the text: the scale is remembered for the session under it
+    and the size of its probes, and a second call makes none. `tokens` is the length that will be wanted: the
+    probes grow with it (a unit is taken to be about 15 tokens), for the longer the prompt, the dearer is a second
+    try.
     Threads may call it at once: one probes, the others wait for its result. Never raises for what the serve does.
     """
+    large = min(400, max(16, tokens // 60))
+    kind = f"{kind}/{large}"
     with session.lock:
         known = session.memory.get(f"scale/{kind}")
         if isinstance(known, Scale):
             return Calibration(kind, known, OK)
-        found = _probe(session, gate, text_of, kind, tokens, wrap, request)
+        found = _probe(session, gate, text_of, kind, large, wrap, request)
         session.memory[f"scale/{kind}"] = found.scale
         return found
 
@@ -78,13 +81,12 @@ def _probe(
     gate: Gate,
     text_of: Callable[[int], str],
     kind: str,
-    tokens: int,
+    large: int,
     wrap: Callable[[str], Messages],
     request: dict[str, Any],
 ) -> Calibration:
     counts: list[int] = []
     seen: list[Observation] = []
-    large = min(400, max(16, tokens // 60))
     small = large // 4
     for units in (small, large):
         finding, answer = session.ask(

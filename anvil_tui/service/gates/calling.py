@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from anvil_tui.core.chat import ChatAnswer
@@ -63,7 +64,7 @@ def tool_result(session: Session, gate: Gate, n: int) -> Finding:
     def judge(final: ChatAnswer) -> Judged:
         if final.tool_calls:
             return failed(FailureClass.TOOL_CALL, "asked for another tool call instead of using the result")
-        used = case.code in final.content
+        used = re.search(rf"(?<![\w-]){re.escape(case.code)}(?![\w-])", final.content)
         return check(None if used else f"the result's code {case.code} is not in {shown(final.content)}")
 
     second, _ = session.ask(gate, n, judge, messages=messages, tools=case.call.tools)

@@ -11,6 +11,7 @@ from anvil_tui.core.command_rules import GIVEN, filled, named
 from anvil_tui.core.expect import judge_result, last_json, told
 from anvil_tui.core.gates import FailureClass, Gate, GateKind, Observation, Suite
 from anvil_tui.core.redact import redact_argv, redact_values
+from anvil_tui.core.tool_calls import decoded
 from anvil_tui.core.verdicts import OK, Judged, failed, shown
 from anvil_tui.ports import Command, CommandRun
 from anvil_tui.service.gates.session import Finding, GateParts, GateTarget, GateWork, Session
@@ -55,7 +56,7 @@ def _result(ran: CommandRun) -> tuple[Any, str]:
     if ran.trouble:
         return _NONE, ran.trouble
     try:
-        return (last_json(ran.stdout) if ran.written is None else json.loads(ran.written)), ""
+        return (last_json(ran.stdout) if ran.written is None else decoded(ran.written)), ""
     except ValueError as why:
         where = "the output holds" if ran.written is None else "the result file holds"
         return _NONE, f"{where} no JSON: {why}"

@@ -179,8 +179,7 @@ def _depth(session: Session, gate: Gate, depth: int) -> Iterator[Finding]:
 def _cell(session: Session, gate: Gate, depth: int, item: Lookup, at: int) -> Finding:
     deep = gate.model_copy(update={"prompt_tokens_at_least": depth})
     room = room_for(session, gate)
-    kind = f"lookup/{item.retrieval}"
-    scale = calibrate(session, deep, item.prompt, kind=kind, tokens=depth)
+    scale = calibrate(session, deep, item.prompt, kind=f"lookup/{item.retrieval}", tokens=depth)
 
     def ask(sentences: int) -> tuple[Finding, ChatAnswer]:
         judge: Callable[[ChatAnswer], Judged] = lambda a: check(value_is(a.content, item.answer, case=True))  # noqa: E731
@@ -189,8 +188,8 @@ def _cell(session: Session, gate: Gate, depth: int, item: Lookup, at: int) -> Fi
     finding = at_length(session, deep, scale, room, ask)
     if (better := _short(depth, finding, scale)) is not None:
         with session.lock:
-            session.memory[f"scale/{kind}"] = better
-        again = at_length(session, deep, Calibration(kind, better, OK), room, ask)
+            session.memory[f"scale/{scale.kind}"] = better
+        again = at_length(session, deep, Calibration(scale.kind, better, OK), room, ask)
         tried = tuple(replace(o, raw={**o.raw, "purpose": "calibration"}) for o in finding.observations)
         finding = Finding(again.judged, (*tried, *again.observations))
     where = {"retrieval": item.retrieval, "position_pct": at, "nominal_tokens": depth}

@@ -21,7 +21,8 @@ _OVERFLOW = tuple(
     re.compile(pattern.replace("ASKED", _ASKED).replace("ALLOWED", _ALLOWED), re.S | re.I)
     for pattern in (
         r"maximum context length is ALLOWED tokens.*?requested (?:about )?ASKED tokens",
-        r"maximum context length is ALLOWED tokens.*?(?:prompt|request) (?:contains|has) (?:at least )?ASKED",
+        r"maximum context length is ALLOWED tokens.*?(?:prompt|request) (?:contains|has) (?:at least )?ASKED\b"
+        r"(?! characters)",
         r"passed ASKED input tokens.*?context length is only ALLOWED",
         r"request \(ASKED tokens\) exceeds the available context size \(ALLOWED tokens",
         r"input length \(ASKED tokens\) exceeds .*?\(ALLOWED tokens\)",
@@ -29,6 +30,7 @@ _OVERFLOW = tuple(
         r"requested token count exceeds .*?context length of ALLOWED tokens.*?total of ASKED",
     )
 )
+_TOO_LONG = re.compile(r"maximum context length is \d+ tokens", re.I)
 _BY_STATUS = {401: "unauthorized", 403: "unauthorized", 413: "payload_too_large"}
 
 
@@ -66,7 +68,9 @@ def server_error(found: Mapping[str, Any] | str, status: int | None = None) -> S
     kind, code = str(found.get("type") or ""), found.get("code")
     overflow = context_overflow(found, message)
     known = (
-        "context_overflow" if overflow or kind == "exceed_context_size_error" else _BY_STATUS.get(status or 0, "")
+        "context_overflow"
+        if overflow or kind == "exceed_context_size_error" or _TOO_LONG.search(message)
+        else _BY_STATUS.get(status or 0, "")
     )
     own = str(code) if code is not None else kind
     text = f"{kind}: {message}" if kind else message

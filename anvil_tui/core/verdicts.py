@@ -95,7 +95,10 @@ def _error(answer: ChatAnswer) -> Judged:
     note = f"{said}: {answer.error_message}"[:512]
     if answer.overflow:
         asked, allowed = answer.overflow
-        return failed(FailureClass.CONTEXT, f"refused by design limit: {asked} tokens asked, {allowed} allowed")
+        least = "at least " if f"at least {asked}" in answer.error_message else ""
+        return failed(
+            FailureClass.CONTEXT, f"refused by design limit: {least}{asked} tokens asked, {allowed} allowed"
+        )
     if answer.error_code == "context_overflow":
         return failed(FailureClass.CONTEXT, f"refused by design limit: {note}")
     if answer.error in ("unreachable", "timeout"):

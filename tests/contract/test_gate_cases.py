@@ -216,12 +216,15 @@ OVERFLOWS = [
     ({"object": "error", "message": "This model's maximum context length is 32768 tokens. However, you requested 40100 tokens (39000 in the messages, 1100 in the completion).", "type": "BadRequestError", "code": 400}, "40100 tokens asked, 32768 allowed"),
     ({"error": {"code": 400, "message": "request (5200 tokens) exceeds the available context size (4096 tokens), try increasing it", "type": "exceed_context_size_error", "n_prompt_tokens": 5200, "n_ctx": 4096}}, "5200 tokens asked, 4096 allowed"),
     ({"object": "error", "message": "Input length (300100 tokens) exceeds the maximum allowed length (262144 tokens). Use a shorter input or enable --allow-auto-truncate.", "type": "BadRequestError", "code": 400}, "300100 tokens asked, 262144 allowed"),
+    ({"error": {"message": "This model's maximum context length is 4096 tokens. However, your prompt contains at least 4097 input tokens, which exceeds this limit even without any output tokens.", "type": "BadRequestError", "param": "input_tokens", "code": 400}}, "at least 4097 tokens asked, 4096 allowed"),
     ({"error": {"message": "The input (12000 tokens) is longer than the model's context length (8192 tokens).", "type": "BadRequestError", "code": 400}}, "12000 tokens asked, 8192 allowed"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("body", "words"), OVERFLOWS, ids=["O-70 vllm", "O-70 llama.cpp", "O-70 sglang", "O-70 sglang input"]
+    ("body", "words"),
+    OVERFLOWS,
+    ids=["O-70 vllm", "O-70 llama.cpp", "O-70 sglang", "O-70 vllm 0.32", "O-70 sglang input"],
 )
 def test_an_overflow_fails_what_should_fit_and_passes_what_should_not(body: dict[str, Any], words: str) -> None:
     smoke = play([answer(body, "400 Bad Request")])

@@ -36,6 +36,19 @@ def test_context_overflow_is_recognised_with_its_numbers(body: dict[str, Any], t
     assert (got.code, got.overflow) == ("context_overflow", tokens)
 
 
+def test_vllm_counts_characters_of_a_prompt_that_is_far_too_long() -> None:
+    """Both texts as vLLM 0.32.0 sends them: a floor of tokens where it stopped counting, or characters alone."""
+    start = "This model's maximum context length is 4096 tokens. However, your prompt contains"
+    least = refused(
+        flat(f"{start} at least 4097 input tokens, which exceeds this limit even without any output tokens.")
+    )
+    assert (least.code, least.overflow) == ("context_overflow", (4097, 4096))
+    letters = refused(
+        flat(f"{start} 90000 characters (more than 73728 characters, the upper bound for 4096 input tokens).")
+    )
+    assert (letters.code, letters.overflow) == ("context_overflow", None)
+
+
 def test_other_refusals_keep_the_servers_own_words() -> None:
     assert refused({"error": "Unauthorized"}, 401) == ServerError("Unauthorized", "unauthorized")
     key = refused({"error": {"message": "Invalid API Key", "type": "authentication_error", "code": 401}}, 401)

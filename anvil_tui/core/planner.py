@@ -123,7 +123,7 @@ def _qualify(d: Draft) -> None:
         d.refuse(f"{serve.recipe_id} is not running: `load {serve.recipe_id}` first")
     d.gates(suite, recipe, container=serve.container_id)
     d.undo_step(
-        "record", "record", "the earlier qualification no longer counts", 30, unqualified=serve.container_id
+        "record", "record", "after a failed gate the earlier qualification no longer counts", 30, unqualified=serve.container_id
     )
     d.decide("every gate passed")
     d.step("record", "record", "record the qualification", 30, qualified=serve.container_id, suite=suite.id)

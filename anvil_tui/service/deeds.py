@@ -203,7 +203,7 @@ def applied(run: Run, step: Step, now: BoxRecord) -> BoxRecord:
         serves[args["qualified"]] = qualified(
             serves[args["qualified"]], args["suite"], run.operation, run.begun_at
         )
-    if "unqualified" in args:
+    if "unqualified" in args and a_gate_failed(run):
         serves[args["unqualified"]] = qualified(serves[args["unqualified"]], "", "", "")
     if "forget" in args:
         serves.pop(args["forget"], None)
@@ -232,6 +232,12 @@ def serve_record(run: Run, args: Mapping[str, Any], have: Mapping[str, ServeReco
         exclusive=recipe.exclusive,
     )
     return qualified(fresh, suite, run.operation, run.begun_at) if suite else fresh
+
+
+def a_gate_failed(run: Run) -> bool:
+    """The serve did wrong. A cancel, or trouble of our own, takes nothing away from what was proven before."""
+    verdicts = {r.data["id"]: r.data["verdict"] for r in run.journal.records() if r.kind == "gate"}
+    return "failed" in verdicts.values()
 
 
 def qualified(serve: ServeRecord, suite: str, by: str, at: str) -> ServeRecord:

@@ -30,13 +30,16 @@ class Chat:
 
     def __init__(self, before: Callable[[int], None] = lambda n: None) -> None:
         self.asked, self.before, self.lock = 0, before, threading.Lock()
+        self.says, self.error = "pong", ""
 
     def chat(self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float) -> ChatAnswer:
         with self.lock:
             self.asked += 1
             n = self.asked
         self.before(n)
-        return ChatAnswer(200, "pong", finish_reason="stop", model="a", completion_tokens=1, prompt_tokens=9)
+        if self.error:
+            return ChatAnswer(None, error=self.error)
+        return ChatAnswer(200, self.says, finish_reason="stop", model="a", completion_tokens=1, prompt_tokens=9)
 
 
 def gated(tmp_path: Path, chat: Chat, suite: Suite = THREE) -> World:
@@ -118,6 +121,21 @@ def test_a_paused_run_sends_nothing_until_it_may_go_on(tmp_path: Path) -> None:
     assert asked_while_paused == [1] * 5
     said = [r.data["paused"] for r in world.box.operations.journal(world.last).records() if "paused" in r.data]
     assert said == [True, False]
+
+
+def test_requests_at_once_that_are_paused_write_one_whole_journal(tmp_path: Path) -> None:
+    one = {"id": "g", "kind": "smoke", "repeat": 24, "parallel": 8}
+    suite = Suite.model_validate({"schema": "anvil.suite/1", "id": "small", "gates": (one,)})
+    chat = Chat()
+    world = gated(tmp_path, chat, suite)
+    _on_sleep(world, lambda seconds: world.box.operations.pause(world.last, on=False))
+    chat.before = lambda n: world.box.operations.pause(world.last, on=True) if n % 8 == 1 else None
+    assert qualify(world) == "done"
+    journal = world.box.operations.journal(world.last)
+    assert journal.damage() == ""
+    said = [r.data["paused"] for r in journal.records() if "paused" in r.data]
+    assert said == [True, False] * (len(said) // 2), "one note a pause, and one that it goes on"
+    assert [r.data["done"] for r in journal.records() if r.data.get("verdict") == "running"] == list(range(25))
 
 
 def test_a_cancel_ends_a_pause(tmp_path: Path) -> None:
@@ -235,3 +253,20 @@ def test_rows_of_a_running_lane_are_told_by_the_journal(tmp_path: Path) -> None:
     view = next(v for v in world.box.operations.views() if v.id == world.last)
     assert view.gates[0].rows == (row,)
     assert view.gates[0].recipe == "a"
+
+
+def test_only_a_failed_gate_takes_an_earlier_qualification_away(tmp_path: Path) -> None:
+    chat = Chat()
+    world = gated(tmp_path, chat)
+    assert qualify(world) == "done"
+    first = world.last
+
+    def counts() -> str:
+        return world.box.store.read().serves[serve(world)].qualified_by
+
+    chat.before = lambda n: world.box.operations.ask_cancel(world.last, "enough")
+    assert (qualify(world), counts()) == ("undone", first)
+    chat.before, chat.error = (lambda n: None), "timeout"
+    assert (qualify(world), counts()) == ("undone", first), "errored: ours or the network's"
+    chat.error, chat.says = "", "wrong"
+    assert (qualify(world), counts()) == ("undone", "")

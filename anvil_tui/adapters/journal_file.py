@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,21 +25,25 @@ Redact = Callable[[str], str]
 
 
 class JournalFile:
-    """One operation's journal. One writer (the lease sees to that), any number of readers."""
+    """One operation's journal. One writing process (the lease sees to that), of any number of threads; any number
+    of readers.
+    """
 
     def __init__(self, path: Path, redact: Redact = str) -> None:
         self._path, self._redact = path, redact
         self._tail: tuple[int, str] | None = None
+        self._lock = threading.Lock()
 
     def append(self, kind: RecordKind, step: str = "", /, **data: Any) -> Record:
-        if self._tail is None:
-            self._tail = self._mend()
-        seq, prev = self._tail
-        record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
-        line = _hidden_line(_to_json(record, prev), self._redact)
-        self._write(line.encode() + b"\n")
-        self._tail = record.seq, _sha(line.encode())
-        return record
+        with self._lock:
+            if self._tail is None:
+                self._tail = self._mend()
+            seq, prev = self._tail
+            record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
+            line = _hidden_line(_to_json(record, prev), self._redact)
+            self._write(line.encode() + b"\n")
+            self._tail = record.seq, _sha(line.encode())
+            return record
 
     def _write(self, line: bytes) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from threading import Lock
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -89,14 +90,16 @@ def _why_not(suite: Suite, results: tuple[GateResult, ...]) -> str:
 
 
 def _waits(run: Run, step: Step) -> Callable[[], bool]:
-    """Whether to stop; while the operator has paused the operation the answer waits."""
+    """Whether to stop; while the operator has paused the operation the answer waits, for all threads."""
+    one = Lock()
 
     def asked() -> bool:
-        if run.box.operations.paused(run.operation) and run.interrupted() is None:
-            run.note(step, "paused by the operator: no gate sends anything", paused=True)
-            while run.box.operations.paused(run.operation) and run.interrupted() is None:
-                run.box.clock.sleep(PAUSE_POLL_S)
-            run.note(step, "goes on", paused=False)
+        with one:
+            if run.box.operations.paused(run.operation) and run.interrupted() is None:
+                run.note(step, "paused by the operator: no gate sends anything", paused=True)
+                while run.box.operations.paused(run.operation) and run.interrupted() is None:
+                    run.box.clock.sleep(PAUSE_POLL_S)
+                run.note(step, "goes on", paused=False)
         return run.interrupted() is not None
 
     return asked

@@ -138,21 +138,6 @@ def test_requests_at_once_that_are_paused_write_one_whole_journal(tmp_path: Path
     assert [r.data["done"] for r in journal.records() if r.data.get("verdict") == "running"] == list(range(25))
 
 
-def test_requests_at_once_that_are_paused_write_one_whole_journal(tmp_path: Path) -> None:
-    one = {"id": "g", "kind": "smoke", "repeat": 24, "parallel": 8}
-    suite = Suite.model_validate({"schema": "anvil.suite/1", "id": "small", "gates": (one,)})
-    chat = Chat()
-    world = gated(tmp_path, chat, suite)
-    _on_sleep(world, lambda seconds: world.box.operations.pause(world.last, on=False))
-    chat.before = lambda n: world.box.operations.pause(world.last, on=True) if n % 8 == 1 else None
-    assert qualify(world) == "done"
-    journal = world.box.operations.journal(world.last)
-    assert journal.damage() == ""
-    said = [r.data["paused"] for r in journal.records() if "paused" in r.data]
-    assert said == [True, False] * (len(said) // 2), "one note a pause, and one that it goes on"
-    assert [r.data["done"] for r in journal.records() if r.data.get("verdict") == "running"] == list(range(25))
-
-
 def test_a_cancel_ends_a_pause(tmp_path: Path) -> None:
     chat = Chat()
     world = gated(tmp_path, chat)

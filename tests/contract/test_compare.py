@@ -194,7 +194,7 @@ def test_every_further_arm_is_compared_with_the_first(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--metric", "speed"), "no metric 'speed': decode, ttft,"),
+        (("--metric", "speed"), "no metric 'speed': decode, decode-seeds, ttft,"),
         (("--varies", "colour"), "--varies 'colour' is none of model, image,"),
     ],
 )

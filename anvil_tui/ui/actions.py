@@ -60,7 +60,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.logs", "logs", ("5",), "The log of the selected serve on the whole screen"),
     Action("view.compare", "compare", ("6",), "Bundles of evidence against each other"),
     Action("view.arm", "arm A or B", ("space",), "Put the selected bundle in arm A, in arm B, or in none"),
-    Action("view.verify", "verify", ("v",), "Check the selected bundle, or the operation's, by its hashes"),
+    Action("view.verify", "verify", ("v",), "Check the selected bundles by their hashes"),
     Action("view.detail", "detail", ("enter",), "The selected thing in full, with its whole id"),
     Action("view.back", "back", ("escape",), "Clear the filter, or go back one screen"),
     Action("view.next", "next pane", ("tab",), "Move to the next pane"),

@@ -9,10 +9,10 @@ from anvil_tui.core.capacity import Capacity, proven_text
 from anvil_tui.core.status import serve_capacity
 from anvil_tui.core.times import parse_time
 from anvil_tui.core.world import Phase, Serve, World
-from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, joined, left, right, row, sentence, spread
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.serves import subject
-from anvil_tui.ui.text import NA, bar, gib, literal, number
+from anvil_tui.ui.text import NA, bar, gib, literal, number, wrap
 
 _LABEL = 9
 _VALUE = 14
@@ -116,22 +116,25 @@ def _three(known: Capacity, width: int) -> list[Row]:
     configured = NA if known.configured is None else f"C{known.configured}"
     windows = NA if known.windows is None else f"{known.windows:.2f}"
     names = [left("", _LABEL), left("configured", 11, "faint"), left("resident", 9, "faint")]
+    said, tone = _measured(known)
+    first, *more = wrap(said, max(8, width - _LABEL - 20))
     values = [
         left("windows", _LABEL, "dim"),
         left(configured, 11, "strong"),
         left(windows, 9, "warn" if known.windows is not None and known.windows < 1 else "strong"),
-        *_measured(known),
+        Cell(first, tone),
     ]
-    return [spread([*names, Cell("measured", "faint")], [], width), spread(values, [], width)]
+    below = [row(Cell(" " * (_LABEL + 20)), Cell(text, tone)) for text in more]
+    return [spread([*names, Cell("measured", "faint")], [], width), spread(values, [], width), *below]
 
 
-def _measured(known: Capacity) -> list[Cell]:
+def _measured(known: Capacity) -> tuple[str, Tone]:
     """By lanes of this very recipe, the longest prompt first; a figure of its record is marked as such."""
     if known.proven:
-        return joined([[Cell(proven_text(p), "strong")] for p in known.proven])
+        return " · ".join(proven_text(p) for p in known.proven), "strong"
     if known.recorded:
-        return [Cell(f"{NA} (record: {literal(known.recorded, 60)})", "dim")]
-    return [Cell(f"{NA} (never gated)", "dim")]
+        return f"{NA} (record: {literal(known.recorded, 60)})", "dim"
+    return f"{NA} (never gated)", "dim"
 
 
 def _extra(engine: Engine | None, width: int) -> list[Row]:

@@ -33,6 +33,7 @@ from anvil_tui.ui.text import NA, clip, literal, number, seconds_since
 
 _NAME, _WORD, _WIDE = 22, 11, 70
 _FIGURES = 2 + 1 + _WORD + 8 + 10 + 12 + 12
+UNREAD = "not read yet"
 _SEEN = 30
 """Observations shown of one gate; all of them stand in its bundle."""
 _BUDGETS = ("visible_tokens", "reasoning_tokens", "completion_tokens")
@@ -40,7 +41,12 @@ _PLAIN = ("id", "kind", "proves", "needs", *_BUDGETS, "repeat", "pass_at_least",
 
 
 def _run(view: View, operation: OperationView) -> RunFiles:
-    return view.shelf.run_of(operation.id) or RunFiles(operation.id)
+    return view.shelf.run_of(operation.id) or RunFiles(operation.id, error=UNREAD)
+
+
+def _result(run: RunFiles, gate: GateView) -> GateResult | None:
+    """None for a gate without a verdict: what lies there is of an earlier process."""
+    return run.result(gate) if gate.verdict in set(Verdict) else None
 
 
 # the table
@@ -74,7 +80,7 @@ def _line(world: World, operation: OperationView, run: RunFiles, gate: GateView,
     glyph, tone = gates.mark(gate.verdict)
     paused = operation.state == "paused" and gate.verdict == "running"
     usual = usual_of(world, operation, gate)
-    tokens = measured_tokens(gate, run.result(gate))
+    tokens = measured_tokens(gate, _result(run, gate))
     quiet = gate.verdict in ("pending", gates.NOT_RUN)
     cells = [
         Cell(f"{glyphs.WAIT if paused else glyph} ", "warn" if paused else tone),
@@ -126,7 +132,7 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
     if operation is None or gate is None:
         return Panel("Gate", tuple(sentence("Choose a gate with the arrow keys.", width, "dim")))
     run = _run(view, operation)
-    result = run.result(gate)
+    result = _result(run, gate)
     rows = _outcome(world, operation, gate, width)
     measured = result.rows if result else gate.rows
     if measured:
@@ -168,7 +174,10 @@ def _rule(world: World, gate: GateView, run: RunFiles, width: int) -> list[Row]:
     """As it was judged by; of a run that goes on, as the suite's file says now."""
     rule, bundle = run.rule(gate), run.bundle_of(gate)
     if not rule:
-        return [heading("Rule", width), *sentence("not known: the suite was not kept", width, "dim")]
+        return [
+            heading("Rule", width),
+            *sentence(literal(run.error or "not known: the suite was not kept", 600), width, "dim"),
+        ]
     suite = (bundle.suite if bundle else run.suite).get("id", "")
     source = f"suite {literal(suite)}, {'as judged by' if bundle else 'as its file says now'}"
     out = [heading("Rule", width, source)]
@@ -227,7 +236,7 @@ def _observed(gate: GateView, result: GateResult | None, run: RunFiles, width: i
         why = run.error or "They are read when the gate has ended."
         return [
             heading("Observations", width),
-            *sentence(literal(why, 600), width, "bad" if run.error else "dim"),
+            *sentence(literal(why, 600), width, "bad" if run.error and run.error != UNREAD else "dim"),
         ]
     seen = sorted(result.observations, key=lambda o: o.ok)
     out = [heading(f"Observations {len(seen)}", width, "failed ones first")]

@@ -36,20 +36,21 @@ def _box(world: World, width: int, brief: int) -> list[Cell]:
     name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
     parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(box.kind.upper(), kind)], [mode]]
     if world.lease or (brief < 1 and width >= _ROOMY):
-        parts.append(_lease(world))
+        parts.append(_lease(world, brief))
     if world.problems:
         word = "" if brief > 0 else f" problem{'s' * (len(world.problems) > 1)}"
         parts.append([Cell(f"{glyphs.WARN} {len(world.problems)}{word}", "warn")])
     return [*name, *joined(parts[:2] if brief > 1 else parts, "  ")]
 
 
-def _lease(world: World) -> list[Cell]:
+def _lease(world: World, brief: int) -> list[Cell]:
+    """Who holds it; that its operation is paused is the last of it to give way."""
     if world.lease is None:
         return [Cell("lease free", "dim")]
     held = world.lease
-    cells = [Cell("lease ", "dim"), Cell(f"{literal(held.user, 16)}:{held.pid}", "warn")]
     paused = any(o.id == held.operation and o.state == "paused" for o in world.operations)
-    return [*cells, Cell(" PAUSED", "warn")] if paused else cells
+    whose = "" if paused and brief else f"{literal(held.user, 16)}:{held.pid}"
+    return [Cell("lease ", "dim"), Cell(f"{whose}{' PAUSED' * paused}".strip(), "warn")]
 
 
 def _serving(world: World, room: int) -> list[Cell]:

@@ -55,8 +55,8 @@ CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], st
     "plan-wide": (worlds.calm, WIDE, ("b",), "type adaptive-mtp to confirm"),
     "plan-narrow": (worlds.calm, NARROW, ("b",), "type adaptive-mtp to confirm"),
     "plan-reversible": (worlds.calm, NARROW, ("u",), "quiesce primary"),
-    "resume-narrow": (worlds.interrupted, NARROW, ("r",), "Let an interrupted operation go on"),
-    "palette-wide": (worlds.calm, WIDE, ("colon",), "role.rollback"),
+    "resume-narrow": (worlds.interrupted, NARROW, ("r",), "or an interrupted operation, go on"),
+    "palette-wide": (worlds.calm, WIDE, ("colon",), "recipe.load"),
     "picker-narrow": (worlds.calm, NARROW, ("l",), "load which recipe? for role primary"),
     "help-wide": (worlds.calm, WIDE, ("question_mark",), "What every key does"),
 }  # fmt: skip

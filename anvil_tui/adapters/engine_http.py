@@ -226,7 +226,16 @@ def _sglang_facts(get: _Get) -> _Facts:
     got = get("/server_info")
     info = (get("/get_server_info") if got.status == 404 else got).object()
     context = _count(info.get("context_length"))
-    return _Facts(_word(info.get("version")), None, context, _sglang_pool(info))
+    return _Facts(_word(info.get("version")), _sglang_limit(info), context, _sglang_pool(info))
+
+
+def _sglang_limit(info: Mapping[str, Any]) -> int | None:
+    """Requests at once over all data-parallel ranks, as the scheduler allows; None when a rank is silent."""
+    states = info.get("internal_states")
+    ranks = states if isinstance(states, list) else []
+    limits = [_count(_map(s).get("effective_max_running_requests_per_dp")) for s in ranks]
+    known = [limit for limit in limits if limit]
+    return sum(known) if known and len(known) == len(limits) else None
 
 
 def _sglang_pool(info: Mapping[str, Any]) -> KvCapacity | None:

@@ -87,11 +87,17 @@ def recorded(recipe: Recipe | None) -> str:
 
 
 def proven_by(rows: Iterable[LaneRow], bundle: str, at: str) -> list[Proven]:
-    """The rows that prove a concurrency. A waiting queue that nobody read is not an empty one."""
+    """The rows that prove a concurrency: nothing waited, and all streams were seen running at once.
+
+    A queue that nobody read is not an empty one, and a short row may queue between two readings.
+    """
     return [
         Proven(r.streams, int(low), r.requests, bundle, at)
         for r in rows
-        if r.requests >= r.streams and not r.failed and r.waiting_peak == 0
+        if r.requests >= r.streams
+        and not r.failed
+        and r.waiting_peak == 0
+        and (r.running_peak or r.streams) >= r.streams
         if (low := r.prompt_tokens.low if r.prompt_tokens else None) is not None
     ]
 
@@ -115,6 +121,30 @@ def fits_pool(kv: KvCapacity | None, tokens: int) -> Literal["yes", "no", "incon
     if tokens <= min(figures):
         return "yes"
     return "no" if tokens > max(figures) else "inconclusive"
+
+
+def refused_by_pool(kv: KvCapacity | None, tokens: int) -> str:
+    """Why one request of so many tokens, answer included, can never be served; "" = it can, or nobody knows."""
+    if kv is None:
+        return ""
+    most = kv.per_request_tokens
+    if fits_pool(kv, tokens) == "no":
+        limit = f"the engine's KV pool of {kv.tokens:,} tokens ({kv.source})"
+    elif most and tokens > most:
+        limit = f"the {most:,} tokens that the engine allows one request ({kv.source})"
+    else:
+        return ""
+    return (
+        f"policy-infeasible: one request of {tokens:,} tokens does not fit {limit}; give it a larger pool, or "
+        "promise a shorter context"
+    )
+
+
+def pool_doubt(kv: KvCapacity | None, tokens: int) -> str:
+    """Why nobody can say that so many tokens were resident at once: the engine's own figures contradict."""
+    if kv is None or not kv.inconsistent or fits_pool(kv, tokens) == "yes":
+        return ""
+    return f"{tokens:,} tokens at once are more than the smaller of two figures of the engine: {kv.inconsistent}"
 
 
 def proven_text(proven: Proven) -> str:

@@ -194,9 +194,16 @@ def _llama_capacity(now: _Llama) -> KvCapacity | None:
 
 
 def with_log(told: KvCapacity | None, log: KvCapacity | None) -> KvCapacity | None:
-    """What the engine tells over HTTP, and of the same pool what only its log tells: the bytes of a rank."""
+    """What the engine tells over HTTP, and what only its log tells: of the same pool the bytes of a rank, and that
+    its own figures contradict.
+    """
     if told is None or log is None:
         return told or log
+    if log.inconsistent and not told.inconsistent:
+        told = replace(
+            told, inconsistent=log.inconsistent, reported_windows=log.reported_windows,
+            per_request_tokens=told.per_request_tokens or log.per_request_tokens,
+        )  # fmt: skip
     if told.per_rank_bytes is not None or told.tokens != log.tokens:
         return told
     return replace(told, per_rank_bytes=log.per_rank_bytes)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
+from anvil_tui.core.box import KvCapacity
+from anvil_tui.core.capacity import pool_doubt
 from anvil_tui.core.gates import FailureClass, Gate
 from anvil_tui.core.lanes import CacheState, LaneRow, Spread
 from anvil_tui.core.recipe import Recipe
@@ -168,6 +170,35 @@ def notes_of(shape: Shape, recipe: Recipe, row: LaneRow, readings: int, queued: 
     if got and abs(got.p50 - shape.tokens) > OFF_NOMINAL * shape.tokens:
         notes.append(f"prompts of {got.p50:,.0f} tokens, nominal {shape.tokens:,}")
     return notes
+
+
+def notes_of_start(
+    shape: Shape, pool: KvCapacity | None, limit: int | None, layers: tuple[int, int] | None, odd: float | None
+) -> list[str]:
+    """What the engine said of itself that a reader of the row must know; `odd` is a KV use below 0 or above 1."""
+    notes, each = [], shape.tokens + shape.completion
+    held = pool.tokens // each if pool and pool.tokens and not pool.inconsistent else None
+    fit = min((n for n in (limit, held) if n is not None), default=None)
+    if fit is not None and fit < shape.streams:
+        notes.append(
+            f"the engine can run C{fit} of these at once (running limit {limit or 'n/a'}, room in its KV pool for "
+            f"{'n/a' if held is None else held})"
+        )
+    if layers and layers[0] < layers[1]:
+        notes.append(f"{'partly_on_gpu' if layers[0] else 'not_on_gpu'}: {layers[0]} of {layers[1]} layers")
+    if odd is not None:
+        notes.append(f"the engine tells a KV use of {100 * odd:.1f} %, which cannot be")
+    return notes
+
+
+def doubt(gate: Gate, shape: Shape, pool: KvCapacity | None, odd: float | None) -> str:
+    """Why a capacity row that is good proves no capacity: the figures that it would rest on cannot be right."""
+    if gate.kind != "capacity":
+        return ""
+    if odd is not None:
+        return f"a KV use of {100 * odd:.1f} % cannot be, so what the pool holds is not known"
+    head = int(SHARED_SHARE * shape.tokens) if shape.prefix == "shared" else 0
+    return pool_doubt(pool, shape.streams * (shape.tokens + shape.completion - head) + head)
 
 
 @dataclass(frozen=True, slots=True)

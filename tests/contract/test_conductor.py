@@ -25,6 +25,7 @@ from anvil_tui.ports import LogLine
 from anvil_tui.service.gates import operational
 from anvil_tui.service.gates.conductor import Conductor, GateTarget, suite_passed
 from anvil_tui.service.gates.session import GateParts
+from tests.support.load import CalmGenerator
 from tests.support.scripted import DONE, SSE_HEAD, Scripted, Seen, Step, answer, chunk, scripted
 
 ID = "c" * 64
@@ -711,3 +712,24 @@ def test_observations_are_bounded_and_hold_no_secret(bench: Callable[..., Bench]
 def test_gate_rules_are_checked_when_the_suite_is_read() -> None:
     with pytest.raises(ValueError, match="needs prompt_tokens_at_least"):
         Gate.model_validate({"id": "n", "kind": "needle"})
+
+
+@pytest.mark.parametrize(
+    ("layers", "gpus", "verdict"),
+    [("0/33", GPU_RECIPE, Verdict.UNRUNNABLE), ("20/33", GPU_RECIPE, None), ("0/33", {}, None)],
+)
+def test_times_of_an_engine_that_fell_back_to_the_cpu_are_not_measured(
+    bench: Callable[..., Bench], layers: str, gpus: dict[str, Any], verdict: Verdict | None
+) -> None:
+    """O-48: `not_on_gpu` refuses the gates of speed and capacity; functional ones run."""
+    box = Box(lines=[LogLine(f'msg="offloaded {layers} layers to GPU"', "2026-11-29T00:00:01Z")])
+    made = bench(lambda seen: said("pong"), box)
+    conductor = Conductor(replace(made.conductor()._parts, load=CalmGenerator()))
+    what = suite({"kind": "smoke"}, {"kind": "depth-sweep"}, {"kind": "capacity", "prompt_tokens": (100,)})
+    smoke, *lanes = conductor.run(
+        what, made.target(recipe(engine="llamacpp", **gpus)), made.events.append, lambda: False
+    )
+    assert smoke.verdict is Verdict.PASSED
+    for lane in lanes:
+        assert (lane.verdict is Verdict.UNRUNNABLE) is (verdict is Verdict.UNRUNNABLE), lane.reason
+        assert ("not_on_gpu: 0 of 33 layers" in lane.reason) is (verdict is Verdict.UNRUNNABLE)

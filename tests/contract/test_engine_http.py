@@ -166,6 +166,17 @@ def test_sglang_without_metrics_takes_the_pool_from_server_info(
     assert "k-secret" not in repr(got)
 
 
+@pytest.mark.parametrize(("limits", "slots"), [((16, 16), 32), ((1,), 1), ((16, None), None), ((), None)])
+def test_sglang_tells_how_many_requests_its_scheduler_runs_at_once(
+    engine: HttpStub, reader: HttpEngineReader, limits: tuple[int | None, ...], slots: int | None
+) -> None:
+    """O-36: the smaller of this limit and of the windows is what may be claimed."""
+    sglang(engine)
+    states = [{"effective_max_running_requests_per_dp": limit} for limit in limits]
+    engine.routes["GET /server_info"] = (200, {**SERVER_INFO, "internal_states": states})
+    assert reader.read(SGLANG, engine.port).slots == slots
+
+
 @pytest.mark.parametrize(
     ("known", "asked"),
     [

@@ -298,3 +298,47 @@ def test_a_row_that_a_pause_fell_into_is_measured_anew(bench: Bench) -> None:
     (row,) = result.rows
     assert (row.requests, row.failed, row.cache) == (12, 0, "cold")
     assert len([o for o in result.observations if o.raw["purpose"] == "request"]) == 12
+
+
+def test_figures_that_contradict_prove_no_capacity_beyond_the_smaller_of_them(bench: Bench) -> None:
+    """O-35: the pool says 65,536 tokens, the start-up log 0.02 windows of 32,768 (655 tokens)."""
+    bench.sim.fault("kv_inconsistent", windows="0.02", next="1")
+    target = bench.start("vllm")
+    gate = {"kind": "capacity", "streams": (2,), "prompt_tokens": (200, 400), "completion_tokens": 20,
+            "requests": 2, "warmup": 0}  # fmt: skip
+    result = bench.run(target, gate)
+    assert [(r.label, r.failed) for r in result.rows] == [("C2 200 unique", 0), ("C2 400 unique", 0)]
+    assert result.verdict is Verdict.UNVERIFIED, result.reason
+    assert "C2 400" in result.reason and "840 tokens at once" in result.reason and "0.02" in result.reason
+    assert "C2 200" not in result.reason, "440 tokens are within both figures"
+    assert bench.run(target, {**gate, "kind": "ladder"}).verdict is Verdict.PASSED, "a rate is no capacity"
+
+
+def test_a_kv_use_that_cannot_be_proves_no_capacity(bench: Bench) -> None:
+    """O-42: shown as measured, flagged, and the capacity gate proves nothing."""
+    target = bench.start("sglang")
+    bench.sim.fault("kv_usage", container=target.container_id, value="1.07")
+    result = bench.run(target, LONG)
+    assert (result.verdict, result.rows[0].kv_peak, result.rows[0].failed) == (Verdict.UNVERIFIED, 1.07, 0)
+    assert "a KV use of 107.0 % cannot be" in result.reason
+    assert any("107.0 %" in note for note in result.rows[0].notes)
+
+
+def test_what_the_engine_can_run_at_once_is_the_smaller_of_its_limit_and_its_pool(bench: Bench) -> None:
+    """O-36 and O-102: one at once by the limit; and no request, of any gate, that its pool cannot hold."""
+    target = bench.start("sglang", "--max-total-tokens", "3000", slots=1)
+    gate = {"kind": "capacity", "streams": (2,), "prompt_tokens": (300,), "completion_tokens": 20,
+            "requests": 2, "warmup": 0}  # fmt: skip
+    result = bench.run(target, gate)
+    assert result.verdict is Verdict.PASSED, result.reason
+    assert any("can run C1 of these at once (running limit 1, room in its KV pool for 9)" in n
+               for n in result.rows[0].notes)  # fmt: skip
+    before = bench.engines.read(EngineKind.SGLANG, target.port).progress
+    for deep in (
+        {**gate, "streams": (1,), "prompt_tokens": (4000,)}, {**gate, "prompt_tokens": (4000,)},
+        {"kind": "depth-sweep"}, {"kind": "needle", "prompt_tokens_at_least": 4000},
+    ):  # fmt: skip
+        refused = bench.run(target, deep)
+        assert (refused.verdict, refused.observations) == (Verdict.UNRUNNABLE, ()), deep
+        assert "policy-infeasible" in refused.reason and "KV pool of 3,000 tokens" in refused.reason
+    assert bench.engines.read(EngineKind.SGLANG, target.port).progress == before

@@ -17,6 +17,8 @@ from anvil_tui.core.capacity import (
     capacity_text,
     fits_pool,
     frontier,
+    pool_doubt,
+    refused_by_pool,
 )
 from anvil_tui.core.capacity import proven_by as rows_prove
 from anvil_tui.core.kv_log import capacity, running_limit, with_log
@@ -159,3 +161,28 @@ def test_measured_stands_beside_the_record() -> None:
     assert "measured C2 at 206,630;" in capacity_text(measured) and "record" not in capacity_text(measured)
     obj = json.loads(json.dumps(capacity_json(measured)))
     assert (obj["configured"], obj["windows"], obj["proven"][0]["streams"]) == (16, 4.7566, 2)
+
+
+def test_o35_a_contradiction_of_the_log_stands_beside_the_pool_that_http_tells() -> None:
+    told = KvCapacity(290_000, "vllm /metrics")
+    both = with_log(told, capacity(EngineKind.VLLM, HYBRID))
+    assert both is not None and (both.tokens, both.source) == (290_000, "vllm /metrics")
+    assert (both.reported_windows, both.per_request_tokens, "8.85" in both.inconsistent) == (33.0, 32_768, True)
+    assert pool_doubt(both, 8 * 32_768) == ""
+    assert "294,912 tokens at once" in pool_doubt(both, 9 * 32_768) and pool_doubt(both, 34 * 32_768)
+    assert pool_doubt(told, 34 * 32_768) == "" and pool_doubt(None, 1) == ""
+
+
+def test_o102_and_o37_a_request_that_can_never_be_served_is_refused() -> None:
+    small, slots = capacity(EngineKind.SGLANG, SMALL_POOL), capacity(EngineKind.LLAMACPP, LLAMA)
+    assert refused_by_pool(small, 73_472) == "" and "pool of 73,472" in refused_by_pool(small, 73_473)
+    assert refused_by_pool(slots, 16_384) == "" and "16,384 tokens that the engine" in refused_by_pool(
+        slots, 16_385
+    )
+    assert refused_by_pool(None, 10**9) == "" and refused_by_pool(KvCapacity(None, "log"), 10**9) == ""
+
+
+def test_a_row_whose_streams_were_never_seen_at_once_proves_no_concurrency() -> None:
+    row = LaneRow("c", 2, 4, prompt_tokens=Spread(4, 100, 100, 100), waiting_peak=0, running_peak=1)
+    assert rows_prove([row], "b", "t") == []
+    assert [p.streams for p in rows_prove([replace(row, running_peak=2)], "b", "t")] == [2]

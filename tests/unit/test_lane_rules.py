@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anvil_tui.core import lane_rules
+from anvil_tui.core.box import KvCapacity
 from anvil_tui.core.gates import FailureClass, Gate
 from anvil_tui.core.lane_rules import Held, Shape, cache_state, judge_row, notes_of, output_state, planned, verdict
 from anvil_tui.core.lanes import Instrument, LaneRow, Spread
@@ -264,3 +266,32 @@ def test_the_worst_row_decides_and_a_gate_cut_short_proves_nothing() -> None:
     assert verdict([good], 3, True) == Judged("cancelled", None, "after 1 of 3 rows")
     assert verdict([slow], 3, True) == slow
     assert verdict([], 3, True).outcome == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("pool", "limit", "layers", "odd", "words"),
+    [
+        (None, None, None, None, []),
+        (KvCapacity(393_216, "log"), 1, None, None, ["can run C1 of these at once (running limit 1,"]),
+        (KvCapacity(393_216, "log"), 16, None, None, ["running limit 16, room in its KV pool for 1)"]),
+        (KvCapacity(600_000, "log"), None, (33, 33), None, []),
+        (KvCapacity(600_000, "log", inconsistent="x"), 2, (20, 33), None, ["partly_on_gpu: 20 of 33 layers"]),
+        (None, None, None, -0.1, ["a KV use of -10.0 %"]),
+    ],
+)
+def test_what_the_engine_said_of_itself_stands_with_the_row(
+    pool: KvCapacity | None, limit: int | None, layers: tuple[int, int] | None, odd: float | None, words: list[str]
+) -> None:
+    """O-36: two windows of 262,144 in a pool of 393,216, or one running request: one at once."""
+    notes = lane_rules.notes_of_start(Shape(2, 262_000, "unique", 2, 144), pool, limit, layers, odd)
+    assert len(notes) == len(words) and all(w in n for w, n in zip(words, notes, strict=True)), notes
+
+
+def test_a_shared_head_is_held_once() -> None:
+    """O-35: 2 x (1,000 + 100) tokens of which 900 are common are 1,300."""
+    pool = KvCapacity(1_300, "log", 100, reported_windows=90.0, inconsistent="odd")
+    shape = Shape(2, 1_000, "shared", 2, 100)
+    assert lane_rules.doubt(gate(prefix="shared"), shape, pool, None) == ""
+    assert "1,302 tokens" in lane_rules.doubt(gate(prefix="shared"), replace(shape, completion=101), pool, None)
+    assert "2,200 tokens" in lane_rules.doubt(gate(), replace(shape, prefix="unique"), pool, None)
+    assert lane_rules.doubt(gate("ladder"), replace(shape, completion=500), pool, 1.07) == ""

@@ -13,12 +13,14 @@ from anvil_tui.core.gates import Gate, GateKind, GateProgress, GateResult, Suite
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.verdicts import Judged
+from anvil_tui.service.gates import start_up
 from anvil_tui.service.gates.command import COMMAND
 from anvil_tui.service.gates.functional import FUNCTIONAL
 from anvil_tui.service.gates.housekeeping import HOUSEKEEPING, watched
 from anvil_tui.service.gates.lanes import LANES
 from anvil_tui.service.gates.operational import OPERATIONAL, log_meanwhile
 from anvil_tui.service.gates.quality import QUALITY
+from anvil_tui.service.gates.reading import client_tokens
 from anvil_tui.service.gates.session import (
     Finding,
     GateParts,
@@ -66,12 +68,16 @@ class Conductor:
             return "there is no way through the gateway to this serve"
         if gate.repeats and gate.generates and gate.kind != "command":
             need, limit = gate.prompt_tokens_at_least + sum(budgets(gate, recipe)), recipe.envelope.context_tokens
-            if need > limit:
+            if need > limit and gate.kind != "client-shape":  # it has a length of answer of its own
                 return f"prompt floor and budgets need {need:,} tokens, the recipe's context is {limit:,}"
             wanted = thinking_wanted(gate, recipe)
             if recipe.engine is EngineKind.OPENAI and wanted in ("on", "off"):
                 return f"thinking = {wanted} has no control on a generic OpenAI server"
-        return work.why_not(suite, gate, target, self._parts)
+        answer = client_tokens(gate, recipe) if gate.kind == "client-shape" else sum(budgets(gate, recipe))
+        longest = start_up.longest_request(gate, recipe, answer)
+        return work.why_not(suite, gate, target, self._parts) or start_up.why_not(
+            target.start, gate, recipe, longest
+        )
 
     def _unloggable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
         audits = [g.id for g in suite.gates if g.kind == "log-audit"]
@@ -99,6 +105,7 @@ class Conductor:
         ends by itself or by its timeout. `kept` holds results of an earlier, interrupted run of the same suite on
         the same container; those gates are not run again.
         """
+        target = self._started(suite, target)
         cannot = self.unrunnable(suite, target)
         session = self._session(target, cancelled)
         results: list[GateResult] = []
@@ -115,6 +122,14 @@ class Conductor:
                 results.append(result)
                 on_event(result)
         return tuple(results)
+
+    def _started(self, suite: Suite, target: GateTarget) -> GateTarget:
+        """The target with what its engine said when it started, for gates that depend on it."""
+        if not start_up.matters(suite.gates):
+            return target
+        key, at, parts = target.api_key, target.container_id, self._parts
+        said = start_up.start_of(target.recipe, target.port, key, at, parts.engines, parts.containers)
+        return replace(target, start=said)
 
     def _session(self, target: GateTarget, cancelled: Callable[[], bool]) -> Session:
         now = self._clock.utc()

@@ -20,7 +20,7 @@ class EngineWatch:
     """Reads the engine in a thread of its own while it is entered. Peaks are of all readings; None = never told.
 
     `samples` are (second, running, waiting, KV fraction), thinned out evenly to at most `MOST_SAMPLES`.
-    `queued` counts the readings that showed a waiting request.
+    `queued` counts the readings that showed a waiting request, `kv_odd` is the last KV use below 0 or above 1.
     """
 
     session: Session
@@ -30,6 +30,7 @@ class EngineWatch:
     running_peak: int | None = None
     waiting_peak: int | None = None
     kv_peak: float | None = None
+    kv_odd: float | None = None
     _preempted: list[float] = field(default_factory=list)
     _every: int = 1
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -67,6 +68,8 @@ class EngineWatch:
         self.running_peak = _most(self.running_peak, seen.running)
         self.waiting_peak = _most(self.waiting_peak, seen.waiting)
         self.kv_peak = _most(self.kv_peak, seen.kv_used)
+        if seen.kv_used is not None and not 0.0 <= seen.kv_used <= 1.0:
+            self.kv_odd = seen.kv_used
         self.queued += bool(seen.waiting)
         if seen.preempted is not None:
             self._preempted.append(seen.preempted)

@@ -191,7 +191,11 @@ class _Work:
         if broken:
             broken = self._with_death(broken)
         if not short or broken:
-            self.judged.append(lane_rules.judge_row(self.gate, row, broken))
+            judged = lane_rules.judge_row(self.gate, row, broken)
+            doubt = lane_rules.doubt(self.gate, shape, self.session.target.start.pool, watch.kv_odd)
+            if judged.ok and doubt:
+                judged = Judged("unverified", None, f"{judged.note}; {doubt}")
+            self.judged.append(judged)
         self.done += shape.requests
         self.measured.append(row)
         self.session.progress(self.done, self._of, row)
@@ -302,6 +306,8 @@ class _Work:
                 preempted=watch.preempted,
             )  # fmt: skip
         notes = lane_rules.notes_of(shape, self.session.target.recipe, row, watch.readings, watch.queued)
+        start = self.session.target.start
+        notes += lane_rules.notes_of_start(shape, start.pool, start.limit, start.layers, watch.kv_odd)
         if len(run.answers) < shape.requests:
             notes.insert(0, f"cut short after {len(run.answers)} of {shape.requests} requests")
         return replace(row, notes=(*(n for n in (why_cache, why_output) if n and good), *notes))

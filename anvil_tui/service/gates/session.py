@@ -30,6 +30,7 @@ from anvil_tui.ports import (
     MediaReader,
     Sandbox,
 )
+from anvil_tui.service.gates.start_up import StartUp
 
 EXCERPT_BYTES = 2048
 
@@ -40,7 +41,8 @@ class GateTarget:
 
     `base_url` is the engine's own port; `routed_url` its private way through the gateway, ending in
     `/@SLOT`. `reserve_mib` is the box's standing reserve per GPU; the recipe may ask for more.
-    `aliases` are the role's: names that the engine may have been told besides its own.
+    `aliases` are the role's: names that the engine may have been told besides its own. `start` is what the engine
+    said of itself when it started; a plan does not know it.
     """
 
     recipe: Recipe
@@ -52,6 +54,7 @@ class GateTarget:
     reserve_mib: int = 0
     aliases: tuple[str, ...] = ()
     waivers: tuple[Waiver, ...] = ()
+    start: StartUp = StartUp()
 
     @property
     def port(self) -> int:

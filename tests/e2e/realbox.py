@@ -22,6 +22,8 @@ from anvil_tui.core.world import OPERATION_LABEL, RECIPE_LABEL, BoxRecord
 class RealBox:
     """Looks at the box with its own readers, and acts only through the product's command line or processes."""
 
+    verb_s = 180
+
     def __init__(self, directory: Path) -> None:
         self.dir, self.workspace = directory, load_workspace(directory)
         self.docker = DockerReader(self.workspace.containers.url)
@@ -30,7 +32,7 @@ class RealBox:
 
     def anvil(self, *argv: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "anvil_tui", "--workspace", str(self.dir), *argv]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=self.verb_s, check=False)
 
     def do(self, *argv: str, code: int = 0) -> Any:
         """One headless verb with --json; its exit code must be `code`."""

@@ -6,7 +6,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --require-virtualenv
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" pyproject.toml --extra gateway --group build
 
-.PHONY: demo test e2e lint screenshots lock clean system
+.PHONY: demo test e2e lint screenshots lock clean system bench-timing
 
 demo: $(VENV)/run.stamp
 	@$(VENV)/bin/anvil-tui demo
@@ -19,6 +19,9 @@ e2e: $(VENV)/dev.stamp system
 
 lint: $(VENV)/dev.stamp
 	@$(PY) -m tests.stages format lint imports types
+
+bench-timing: $(VENV)/dev.stamp
+	@$(PY) -m benchmarks.timing
 
 screenshots: $(VENV)/dev.stamp system
 	@$(PY) -m screenshots

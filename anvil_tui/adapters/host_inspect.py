@@ -63,20 +63,26 @@ class LinuxHost(PsutilHost):
                     users[key].add(int(process.name))
         return users, all_seen
 
-    def kernel_lines(self, since_s: float) -> Reading[tuple[str, ...]]:
-        """Messages of the kernel log since a monotonic second, oldest first."""
+    def kernel_mark(self) -> Reading[int]:
+        """The number of the newest record of the kernel log, 0 while it has none."""
+        return self._kernel().map(lambda records: max((n for n, _ in records), default=0))
+
+    def kernel_lines(self, after: int) -> Reading[tuple[str, ...]]:
+        """Messages of the kernel log after the record of that number, oldest first."""
+        return self._kernel().map(lambda records: tuple(text for n, text in records if n > after))
+
+    def _kernel(self) -> Reading[tuple[tuple[int, str], ...]]:
         now_s = self._clock.monotonic_s()
         try:
             fd = os.open(self._kmsg, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as why:
             return Reading.unknown(f"{self._kmsg}: {why.strerror}", "kernel log", now_s)
         try:
-            lines = tuple(text for at_s, text in _records(fd) if at_s >= since_s)
+            return Reading.known(tuple(_records(fd)), now_s, "kernel log")
         except OSError as why:
             return Reading.unknown(f"{self._kmsg}: {why.strerror}", "kernel log", now_s)
         finally:
             os.close(fd)
-        return Reading.known(lines, now_s, "kernel log")
 
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]:
         """Memory of the control group of a process since it was made: peak, limit, how often the limit was met."""
@@ -112,7 +118,10 @@ class RemoteInspector(RemoteHost):
     def shared_files(self, pid: int | None) -> Reading[tuple[SharedFile, ...]]:
         return self._unknown()
 
-    def kernel_lines(self, since_s: float) -> Reading[tuple[str, ...]]:
+    def kernel_mark(self) -> Reading[int]:
+        return self._unknown()
+
+    def kernel_lines(self, after: int) -> Reading[tuple[str, ...]]:
         return self._unknown()
 
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]:
@@ -139,8 +148,8 @@ def _opened(folder: Path) -> Iterator[tuple[int, int]]:
         yield seen.st_dev, seen.st_ino
 
 
-def _records(fd: int) -> Iterator[tuple[float, str]]:
-    """(monotonic second, text) of each record; the kernel gives one a read."""
+def _records(fd: int) -> Iterator[tuple[int, str]]:
+    """(number, text) of each record; the kernel gives one a read."""
     while True:
         try:
             raw = os.read(fd, _KMSG_BYTES)
@@ -153,8 +162,8 @@ def _records(fd: int) -> Iterator[tuple[float, str]]:
         for line in raw.decode(errors="replace").splitlines():
             head, found, text = line.partition(";")
             fields = head.split(",")
-            if found and len(fields) > 2 and fields[2].isdigit():
-                yield int(fields[2]) / 1e6, text
+            if found and len(fields) > 2 and fields[1].isdigit():
+                yield int(fields[1]), text
 
 
 def host_inspector(containers_url: str, workspace: Path, clock: Clock) -> HostInspector:

@@ -45,8 +45,11 @@ class HostInspector(HostReader, Protocol):
     def shared_files(self, pid: int | None) -> Reading[tuple[SharedFile, ...]]:
         """Files of /dev/shm as process `pid` sees it; None = the host's own."""
 
-    def kernel_lines(self, since_s: float) -> Reading[tuple[str, ...]]:
-        """Kernel log since a monotonic second."""
+    def kernel_mark(self) -> Reading[int]:
+        """The number of the newest record of the kernel log; its clock drifts from every other, numbers do not."""
+
+    def kernel_lines(self, after: int) -> Reading[tuple[str, ...]]:
+        """Kernel log after the record of that number."""
 
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]: ...
 

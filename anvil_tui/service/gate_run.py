@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from anvil_tui import __version__
 from anvil_tui.core.errors import BadFile, EffectFailed
 from anvil_tui.core.gates import GateProgress, GateResult, Suite, Verdict
 from anvil_tui.core.plan import Step
@@ -40,7 +41,8 @@ def run_gates(run: Run, step: Step) -> None:
     target = target_of(run.box, recipe, container.id, serve["port"], serve["slot"])
     basis = basis_of(run.box, suite, target)
     under_test = {"container": container.id, "started_at": container.started_at, "suite": suite_digest(suite)}
-    kept = _kept(run, under_test)
+    under_test["version"] = __version__
+    kept, watch = _kept(run, under_test)
     made = list(kept.values())
     suite, left_out = suite.for_recipe(recipe)
 
@@ -48,9 +50,9 @@ def run_gates(run: Run, step: Step) -> None:
         run.journal.append("gate", **_record(event))
         if isinstance(event, GateResult) and event.verdict in _FINAL and event.gate not in kept:
             made.append(event)
-            _keep(run, under_test, made)
+            _keep(run, under_test, made, watch)
 
-    results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept)
+    results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept, watch)
     _keep_evidence(run, basis, results, (*left_out, *_taken_up(kept)))
     run.stop_if_asked()
     if not suite_passed(results):
@@ -105,23 +107,28 @@ def _waits(run: Run, step: Step) -> Callable[[], bool]:
     return asked
 
 
-def _keep(run: Run, under_test: Mapping[str, Any], made: list[GateResult]) -> None:
+def _keep(run: Run, under_test: Mapping[str, Any], made: list[GateResult], watch: Mapping[str, Any]) -> None:
     """After every gate: a run whose process dies is taken up where it stood."""
     results = _RESULTS.dump_python(made, mode="json")
-    run.box.operations.save(run.operation, KEPT, json.dumps({"under_test": under_test, "results": results}))
+    seen = {key: dict(value) if isinstance(value, dict) else value for key, value in watch.items()}
+    kept = {"under_test": under_test, "results": results, "watch": seen}
+    run.box.operations.save(run.operation, KEPT, json.dumps(kept))
 
 
-def _kept(run: Run, under_test: Mapping[str, Any]) -> dict[str, GateResult]:
-    """Results of this operation's earlier process; none when the container or the suite is another."""
+def _kept(run: Run, under_test: Mapping[str, Any]) -> tuple[dict[str, GateResult], dict[str, Any]]:
+    """(results of this operation's earlier process, what it saw of the box); none when the container, the suite or
+    the program is another.
+    """
     text = run.box.operations.read_kept(run.operation, KEPT)
     if text is None:
-        return {}
+        return {}, {}
     try:
         stored, results = _parsed(text)
+        watch = dict(json.loads(text).get("watch", {}))
     except (ValueError, KeyError, TypeError, ValidationError) as why:
         run.journal.append("note", text=f"{KEPT} cannot be read, all gates run again: {why}"[:300])
-        return {}
-    return {r.gate: r for r in results} if stored == under_test else {}
+        return {}, {}
+    return ({r.gate: r for r in results}, watch) if stored == under_test else ({}, {})
 
 
 def _parsed(text: str) -> tuple[Mapping[str, Any], list[GateResult]]:

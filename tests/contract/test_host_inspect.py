@@ -83,15 +83,18 @@ KMSG = """6,1,1000000,-;usb 1-1: new device
 """
 
 
-def test_the_kernel_log_is_cut_by_time_and_continuation_lines_are_left_out(tmp_path: Path) -> None:
+def test_the_kernel_log_is_cut_by_number_and_continuation_lines_are_left_out(tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
+    log.write_text("")
+    assert host(tmp_path, kmsg=log).kernel_mark().value == 0
     log.write_text(KMSG)
-    lines = host(tmp_path, kmsg=log).kernel_lines(2.0).value
+    assert host(tmp_path, kmsg=log).kernel_mark().value == 3
+    lines = host(tmp_path, kmsg=log).kernel_lines(1).value
     assert lines == (
         "NVRM: Xid (PCI:0000:65:00): 79, pid=1234, GPU has fallen off the bus.",
         "later; with a semicolon",
     )
-    missing = host(tmp_path, kmsg=tmp_path / "no").kernel_lines(0.0)
+    missing = host(tmp_path, kmsg=tmp_path / "no").kernel_lines(0)
     assert (missing.state, missing.reason) == ("unknown", f"{tmp_path / 'no'}: No such file or directory")
 
 
@@ -121,5 +124,5 @@ def test_the_memory_of_a_control_group_is_read_in_both_layouts(tmp_path: Path) -
 def test_a_box_behind_ssh_tells_none_of_it(tmp_path: Path) -> None:
     far = host_inspector("ssh://box", tmp_path, SystemClock())
     assert isinstance(far, RemoteInspector)
-    for seen in (far.shared_files(None), far.kernel_lines(0.0), far.cgroup_memory(1), far.read()):
+    for seen in (far.shared_files(None), far.kernel_lines(0), far.kernel_mark(), far.cgroup_memory(1), far.read()):
         assert seen.state == "unknown" and "ssh://box" in seen.reason

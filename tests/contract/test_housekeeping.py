@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from anvil_tui.core.box import MIB, CgroupMemory, Host, SharedFile
+from anvil_tui.core.box import MIB, CgroupMemory, GpuGrant, Host, SharedFile
 from anvil_tui.core.errors import EffectFailed, NotFound
 from anvil_tui.core.gates import GateResult
 from anvil_tui.core.reading import Reading
@@ -30,6 +31,7 @@ class Inspector:
     shared: list[Reading[tuple[SharedFile, ...]]] = field(default_factory=lambda: [known(())])
     kernel: Reading[tuple[str, ...]] = field(default_factory=lambda: known(()))
     cgroup: Reading[CgroupMemory] = field(default_factory=lambda: known(CgroupMemory(700 * MIB, 1024 * MIB, 2)))
+    mark: Reading[int] | None = None
     available: int | None = 8000
     swap: int = 100
     asked: list[int | None] = field(default_factory=list)
@@ -42,7 +44,11 @@ class Inspector:
         self.asked.append(pid)
         return self.shared.pop(0) if len(self.shared) > 1 else self.shared[0]
 
-    def kernel_lines(self, since_s: float) -> Reading[tuple[str, ...]]:
+    def kernel_mark(self) -> Reading[int]:
+        return known(7) if self.mark is None else self.mark
+
+    def kernel_lines(self, after: int) -> Reading[tuple[str, ...]]:
+        assert after in (0, 7)
         return self.kernel
 
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]:
@@ -129,7 +135,7 @@ def test_an_xid_of_the_serves_own_gpu_fails_and_that_of_another_does_not(
     assert (found.verdict, says in found.reason) == (verdict, True), found.reason
 
 
-@pytest.mark.parametrize(("then", "verdict"), [(5, "passed"), (7, "failed"), (None, "passed")])
+@pytest.mark.parametrize(("then", "verdict"), [(5, "passed"), (7, "failed"), (None, "unverified")])
 def test_uncorrected_ecc_errors_count_from_the_beginning_of_the_gates(
     bench: Start, then: int | None, verdict: str
 ) -> None:
@@ -137,6 +143,37 @@ def test_uncorrected_ecc_errors_count_from_the_beginning_of_the_gates(
     found = result(bench, Inspector(), {"kind": "gpu-errors"}, box)
     assert found.verdict == verdict
     assert ("2 uncorrected ECC errors more" in found.reason) == (verdict == "failed")
+
+
+def test_ecc_errors_that_were_not_told_at_the_beginning_cannot_be_said_not_to_have_grown(bench: Start) -> None:
+    box = Box(bus_id="00000000:65:00.0", ecc=[None, 7])
+    found = result(bench, Inspector(), {"kind": "gpu-errors"}, box)
+    assert (found.verdict, "did not tell its ECC errors when the gates began" in found.reason) == (
+        "unverified",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("grant", "verdict", "says"),
+    [
+        (GpuGrant(("GPU-1", "GPU-2"), "uuids", ("GPU-1", "GPU-2"), "device-request"), "failed", "GPU-2 of the"),
+        (GpuGrant((), "unknown", (), "env"), "errored", "the container's GPUs are unknown"),
+    ],
+)
+def test_a_gpu_that_is_not_looked_at_has_no_clean_record(
+    bench: Start, grant: GpuGrant, verdict: str, says: str
+) -> None:
+    box = Box()
+    assert box.container
+    box.container = replace(box.container, gpus=grant)
+    found = result(bench, Inspector(), {"kind": "gpu-errors"}, box)
+    assert (found.verdict, says in found.reason) == (verdict, True), found.reason
+
+
+def test_a_kernel_log_without_a_beginning_proves_nothing(bench: Start) -> None:
+    found = result(bench, Inspector(mark=unknown("EPERM")), {"kind": "gpu-errors"})
+    assert (found.verdict, "when the gates began" in found.reason) == ("unverified", True), found.reason
 
 
 def test_a_lost_gpu_is_a_gpu_error(bench: Start) -> None:
@@ -240,3 +277,27 @@ def test_the_least_free_memory_is_seen_between_requests_too(bench: Start, monkey
     _, during, now = bench(allocates_for_a_while, box).run(gates, recipe(**GPU_RECIPE))
     assert (during.verdict, now.verdict) == ("failed", "passed")
     assert "2,000 MiB free" in during.reason and "9,000 MiB free" in now.reason
+
+
+def test_what_an_interrupted_run_saw_counts_when_it_is_taken_up(bench: Start) -> None:
+    """Memory that was short, and a GPU error, before the process was killed: no later process sees them."""
+    seen: dict[str, Any] = {}
+    box, inspector = Box(bus_id="00000000:65:00.0", ecc=[5, 5, 7], free_mib=2000), Inspector(available=100)
+    made = bench(good, box)
+    assert box.container
+    box.container = replace(box.container, pid=4321)
+    conductor = Conductor(replace(made.conductor()._parts, host=inspector))
+    target = made.target(recipe(**GPU_RECIPE))
+    first = suite({"kind": "smoke"})
+    conductor.run(first, target, lambda e: None, lambda: False, {}, seen)
+    assert seen["kernel"] == 7
+    box.free_mib, inspector.available, inspector.mark = 9000, 8000, known(99)
+    rest = suite(
+        {"kind": "smoke"}, {"kind": "reserve", "when": "during"},
+        {"kind": "host-memory", "free_at_least_mib": 200}, {"kind": "gpu-errors"},
+    )  # fmt: skip
+    _, reserve, memory, gpu = conductor.run(
+        rest, target, lambda e: None, lambda: False, {}, json.loads(json.dumps(seen))
+    )
+    assert [r.verdict for r in (reserve, memory, gpu)] == ["failed"] * 3
+    assert "2,000 MiB free" in reserve.reason and "100 MiB" in memory.reason and "2 uncorrected" in gpu.reason

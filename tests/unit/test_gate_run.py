@@ -15,6 +15,7 @@ from anvil_tui.core.gates import GateProgress, GateResult, Suite, SuiteFile, Ver
 from anvil_tui.core.journal import GateView, OperationView, usual_s
 from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.ports import ChatAnswer, ChatRequest
+from anvil_tui.service import gate_run
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts, GateTarget
 from anvil_tui.service.pasts import digests
@@ -78,6 +79,8 @@ def test_a_killed_run_is_taken_up_where_it_stood(tmp_path: Path) -> None:
     chat = Chat(kill_at(2))
     world = gated(tmp_path, chat)
     assert qualify(world) == "killed"
+    (kept,) = tmp_path.rglob("gates-kept.json")
+    assert set(json.loads(kept.read_text())["watch"]) == {"ecc", "kernel", "least_free", "host_low"}
     chat.before = lambda n: None
     assert world.operate("resume") == "done"
     assert chat.asked == 1 + 1 + 2, "s1 once, s2 killed, then s2 and s3"
@@ -93,6 +96,15 @@ def test_results_of_another_start_of_the_container_do_not_count(tmp_path: Path) 
     world.docker.all[container] = dataclasses.replace(
         world.docker.all[container], started_at="2026-02-02T00:00:00Z"
     )
+    assert world.operate("resume") == "done"
+    assert chat.asked == 3 + 3
+
+
+def test_results_of_another_program_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = Chat(kill_at(3))
+    world = gated(tmp_path, chat)
+    assert qualify(world) == "killed"
+    monkeypatch.setattr(gate_run, "__version__", "another")
     assert world.operate("resume") == "done"
     assert chat.asked == 3 + 3
 
@@ -235,7 +247,7 @@ def test_rows_of_a_running_lane_are_told_by_the_journal(tmp_path: Path) -> None:
     row = LaneRow("depth", 1, 5, nominal_tokens=4096, decode_tok_s=Spread(5, 80.0, 82.1, 84.0))
 
     class Lane:
-        def run(self, suite: Any, at: Any, on_event: Any, cancelled: Any, kept: Any) -> tuple[GateResult, ...]:
+        def run(self, suite: Any, at: Any, on_event: Any, *more: Any) -> tuple[GateResult, ...]:
             on_event(GateProgress("s1", "smoke", 1, 2, row))
             on_event(GateProgress("s1", "smoke", 0, 2))
             on_event(GateProgress("s1", "smoke", 1, 2, row))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
+from typing import Any
 
 from anvil_tui.core.bounds import proven
 from anvil_tui.core.errors import AnvilError
@@ -98,16 +99,18 @@ class Conductor:
         on_event: OnEvent,
         cancelled: Callable[[], bool],
         kept: Mapping[str, GateResult] | None = None,
+        watch: dict[str, Any] | None = None,
     ) -> tuple[GateResult, ...]:
         """All gates in order, each exactly one result. Never raises for what the serve or the network does.
 
         `cancelled` is asked between requests, and may take its time to answer (a pause): a request under way
         ends by itself or by its timeout. `kept` holds results of an earlier, interrupted run of the same suite on
-        the same container; those gates are not run again.
+        the same container; those gates are not run again. `watch` is what that run had seen of the box, and is
+        kept up to date: what must hold all the while must have held then, too.
         """
         target = self._started(suite, target)
         cannot = self.unrunnable(suite, target)
-        session = self._session(target, cancelled)
+        session = self._session(target, cancelled, {} if watch is None else watch)
         results: list[GateResult] = []
         with watched(session):
             for gate in suite.gates:
@@ -131,9 +134,12 @@ class Conductor:
         said = start_up.start_of(target.recipe, target.port, key, at, parts.engines, parts.containers)
         return replace(target, start=said)
 
-    def _session(self, target: GateTarget, cancelled: Callable[[], bool]) -> Session:
+    def _session(self, target: GateTarget, cancelled: Callable[[], bool], watch: dict[str, Any]) -> Session:
         now = self._clock.utc()
-        session = Session(target, self._parts, f"{now:%Y%m%dT%H%M%S.%f}", cancelled=cancelled)
+        session = Session(
+            target, self._parts, f"{now:%Y%m%dT%H%M%S.%f}", cancelled=cancelled, watch=watch,
+            least_free=watch.setdefault("least_free", {}), host_low=watch.setdefault("host_low", {}),
+        )  # fmt: skip
         session.memory["began_ns"] = epoch_ns(now.isoformat())
         try:
             session.began = self._parts.containers.inspect(target.container_id)

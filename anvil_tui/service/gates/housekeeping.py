@@ -24,11 +24,13 @@ _XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)")
 
 @contextmanager
 def watched(session: Session) -> Iterator[None]:
-    """Keeps the least free GPU memory, the least host memory and the most swap while the gates run."""
-    over = threading.Event()
-    snapshot = session.gpus.read().value
-    session.memory["ecc"] = ecc_errors(snapshot) if snapshot else {}
-    session.memory["began_s"] = session.clock.monotonic_s()
+    """Keeps the least free GPU memory, the least host memory and the most swap while the gates run.
+
+    What is counted from the beginning is counted from that of an earlier, interrupted process, if there was one.
+    """
+    over, snapshot, host = threading.Event(), session.gpus.read().value, session.parts.host
+    session.watch.setdefault("ecc", ecc_errors(snapshot) if snapshot else {})
+    session.watch.setdefault("kernel", host.kernel_mark().value if host else None)
 
     def watch() -> None:
         while not over.is_set():
@@ -110,25 +112,34 @@ def gpu_errors(session: Session, gate: Gate, n: int) -> Finding:
     if not reading.ok or reading.value is None:
         return _finding(Judged("errored", None, f"GPUs cannot be read: {reading.reason}"))
     grant = session.began.gpus if session.began else None
-    mine = [g for g in reading.value.gpus if grant is None or grant.effective == "all" or g.uuid in grant.uuids]
-    before, now = session.memory.get("ecc", {}), ecc_errors(reading.value)
+    if grant is None or grant.effective in ("none", "unknown"):
+        why = session.began_error or f"the container's GPUs are {grant.effective if grant else 'unknown'}"
+        return _finding(Judged("errored", None, why))
+    mine = [g for g in reading.value.gpus if grant.effective == "all" or g.uuid in grant.uuids]
+    before, now = session.watch.get("ecc", {}), ecc_errors(reading.value)
     grown = {u: now[u] - before[u] for u in now if u in before and now[u] > before[u]}
     raw: dict[str, Any] = {"ecc_before": before, "ecc_now": now}
     if lost := next((g for g in mine if g.state != "ok"), None):
         return _finding(failed(FailureClass.CHECK, f"GPU {lost.uuid} is {lost.state}: {lost.reason}"), **raw)
+    if gone := sorted(set(grant.uuids) - {g.uuid for g in mine}):
+        return _finding(failed(FailureClass.CHECK, f"GPU {gone[0]} of the container is gone from the box"), **raw)
     if bad := next((g.uuid for g in mine if g.uuid in grown), None):
         note = f"{grown[bad]} uncorrected ECC errors more on {bad} since the gates began"
         return _finding(failed(FailureClass.CHECK, note), **raw)
-    kernel = session.parts.host.kernel_lines(session.memory.get("began_s", 0.0))
-    if kernel.value is None:
-        return _finding(
-            Judged("unverified", None, f"the kernel log cannot be read, so Xid is unknown: {kernel.reason}"), **raw
-        )
+    mark = session.watch.get("kernel")
+    kernel = session.parts.host.kernel_lines(mark or 0)
+    if mark is None or kernel.value is None:
+        why = kernel.reason or "it could not be read when the gates began"
+        note = f"the kernel log cannot be read, so Xid is unknown: {why}"
+        return _finding(Judged("unverified", None, note), **raw)
     xids = [(m[1], m[2], line) for line in kernel.value if (m := _XID.search(line))]
     raw["xid"] = [session.safe(line) for _, _, line in xids[:LISTED]]
     buses = {_bus(g.bus_id) for g in mine if g.bus_id}
-    if hit := next((x for x in xids if _bus(x[0]) in buses or not buses), None):
+    if hit := next((x for x in xids if _bus(x[0]) in buses or len(buses) < len(mine)), None):
         return _finding(failed(FailureClass.CHECK, f"Xid {hit[1]} on {hit[0]}: {shown(hit[2])}"), **raw)
+    if half := next((g.uuid for g in mine if (g.uuid in now) is not (g.uuid in before)), None):
+        when = "when the gates began" if half in now else "now"
+        return _finding(Judged("unverified", None, f"{half} did not tell its ECC errors {when}"), **raw)
     untold = sum(g.uuid not in now for g in mine)
     note = f"{len(mine)} GPUs: no Xid, no uncorrected ECC error more"
     return _finding(Judged("ok", None, note + (f"; {untold} report no ECC" if untold else "")), **raw)

@@ -155,10 +155,10 @@ class Session:
 
     `progress(done, of, row)` and `cancelled()` are for gates that are one long piece of work.
     `began` is the container as it was before the first gate; `least_free` the smallest free bytes seen
-    per GPU, `host_low` the host's worst bytes; `dead` says why no request can be answered any more. Requests of
-    several threads may share it:
-    `lock` guards what is found out once for all of them, and is held while the engine is asked for it; `readings`
-    guards the smallest and largest that was seen.
+    per GPU, `host_low` the host's worst bytes; `watch` is what of these a later process needs, JSON-able;
+    `dead` says why no request can be answered any more. Requests of several threads may share it: `lock` guards
+    what is found out once for all of them, and is held while the engine is asked for it; `readings` guards the
+    smallest and largest that was seen.
     """
 
     target: GateTarget
@@ -172,6 +172,7 @@ class Session:
     least_free: dict[str, int] = field(default_factory=dict)
     host_low: dict[str, int] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    watch: dict[str, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     readings: threading.Lock = field(default_factory=threading.Lock)
 

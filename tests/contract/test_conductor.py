@@ -469,6 +469,25 @@ def test_identity_is_the_model_card_not_the_echoed_name(
     assert words in result.reason
 
 
+def test_names_that_an_engine_gives_itself_hide_no_key(bench: Callable[..., Bench]) -> None:
+    key = "engine-secret-1234"
+    box = Box(engine=replace(Box().engine, served=(f"m-{key}",), version=f"v {key}"))
+    made = bench(good, box)
+    target = replace(made.target(), api_key=key)
+    results = made.conductor().run(suite({"kind": "identity"}), target, made.events.append, lambda: False)
+    assert results[0].verdict is Verdict.FAILED and key not in str(results)
+
+
+def test_a_log_that_the_gates_alone_made_too_long_to_read_is_not_clean(bench: Callable[..., Bench]) -> None:
+    now = "2026-11-29T00:00:01Z"
+    earlier = Box(lines=[LogLine("INFO fine", now)] * operational.LOG_TAIL)
+    assert only(bench, good, {"kind": "log-audit"}, box=earlier).verdict is Verdict.PASSED
+    later = datetime.now(UTC).replace(year=2100).isoformat()
+    flood = Box(lines=[LogLine("INFO fine", later)] * operational.LOG_TAIL)
+    result = only(bench, good, {"kind": "log-audit"}, box=flood)
+    assert (result.verdict, "more than 20,000 lines" in result.reason) == (Verdict.UNVERIFIED, True)
+
+
 def test_routed_requests_must_come_from_the_slot(bench: Callable[..., Bench]) -> None:
     made = bench(good)
     gates = suite({"kind": "identity", "routed": True}, {"kind": "smoke", "routed": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from anvil_tui.core import verdicts
@@ -34,14 +35,16 @@ def identity(session: Session, gate: Gate, n: int) -> Finding:
     """The model card names exactly this serve, and its context is the recipe's; routed: the gateway reaches it."""
     recipe, target = session.target.recipe, session.target
     seen = session.engines.read(recipe.engine, target.port, target.api_key)
-    raw = {key: getattr(seen, key) for key in ("served", "context_tokens", "http", "version")}
+    raw: dict[str, Any] = {key: getattr(seen, key) for key in ("context_tokens", "http")}
+    raw |= {"served": [session.safe(name) for name in seen.served], "version": session.safe(seen.version or "")}
     if seen.http != "ready":
         note = f"{session.death() or seen.http}: {seen.reason or 'the engine is not ready'}"
-        return _finding(Judged("errored", None, note), **raw)
+        return _finding(Judged("errored", None, session.safe(note)), **raw)
     known = (*recipe.served_aliases, *target.aliases)
     judged = verdicts.identity(
         seen.served, seen.context_tokens, recipe.served_name, known, recipe.envelope.context_tokens
     )
+    judged = replace(judged, note=session.safe(judged.note))
     card = _finding(judged, **raw)
     if not judged.ok or not gate.routed:
         return card
@@ -103,6 +106,9 @@ def log_audit(session: Session, gate: Gate, n: int) -> Finding:
         return _finding(failed(FailureClass.CHECK, session.safe(note)), **raw)
     if not lines:
         return _finding(Judged("unverified", None, "the log holds no line since the container started"), **raw)
+    if not raw["whole"] and len(since(lines, session.memory.get("began_ns"))) == len(lines):
+        flood = f"the gates left more than {LOG_TAIL:,} lines; the first of them were not read"
+        return _finding(Judged("unverified", None, flood), **raw)
     note = f"{len(lines)} lines, none fatal; {len(suspect)} unknown lines look like errors"
     note += "" if raw["whole"] else f"; only the newest {LOG_TAIL:,} lines were read"
     return _finding(Judged("ok", None, note), **raw)

@@ -47,7 +47,7 @@ class ChildLoadGenerator:
             while not frames.over:
                 if not stopping and cancelled():
                     stopping = True
-                    child.give(b"end\n")
+                    child.ask_to_end()
                 before = frames.count
                 frames.take(child.read(lane.timeout_s + MARGIN_S))
                 for k in range(before, frames.count):
@@ -153,6 +153,11 @@ class _Child:
                 left = left[self._in.write(left) or 0 :]
         except OSError as why:
             raise self._ended() from why
+
+    def ask_to_end(self) -> None:
+        """One that has ended already is told nothing: what it wrote before is still to be read."""
+        with contextlib.suppress(BrokenPipeError):
+            self._in.write(b"end\n")
 
     def read(self, silence_s: float) -> bytes:
         """What it wrote within `_POLL_S`. Raises EffectFailed when it ended, or wrote nothing for `silence_s`."""

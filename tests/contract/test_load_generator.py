@@ -248,6 +248,23 @@ def test_a_cancel_before_the_first_request() -> None:
     assert len(got.answers) < 5000
 
 
+def test_a_cancel_after_everything_was_said_loses_no_answer() -> None:
+    """Whoever decides to cancel may take long, as in an operator's pause; the child has ended meanwhile."""
+    asked: list[int] = []
+
+    def cancelled() -> bool:
+        if not asked:
+            asked.append(1)
+            child = child_of(os.getpid())
+            assert child is not None
+            wait_until(lambda: child.status() == psutil.STATUS_ZOMBIE, "the child has ended", 20)
+        return True
+
+    with scripted(OK) as server:
+        found = GENERATOR.run(LoadLane(server.url, requests(1), 1, 20.0), lambda done: None, cancelled)
+    assert [a.answer.error for a in found.answers] == [None]
+
+
 def test_a_killed_child_is_an_error_and_leaves_no_zombie() -> None:
     def kill(done: int) -> None:
         child = child_of(os.getpid())

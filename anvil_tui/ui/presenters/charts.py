@@ -74,8 +74,8 @@ def _line(text: str) -> Row:
 
 # the table
 
-_COLUMNS = (("depth", 9), ("C", 5), ("cache", 11), ("n", 8), ("TTFT any", 10), ("visible", 9), ("decode", 9))
-_MORE = (("aggregate", 11), ("output", 13), ("client error", 19))
+_COLUMNS = (("depth", 9), ("C", 5), ("cache", 10), ("n", 7), ("TTFT any", 10), ("visible", 10), ("decode", 11))
+_MORE = (("aggregate", 12), ("output", 12), ("client error", 17))
 _WIDE = sum(w for _, w in (*_COLUMNS, *_MORE))
 
 

@@ -72,13 +72,16 @@ class Needs(Table):
             lacks.append(f"thinking {' or '.join(self.thinking)} (the recipe has {recipe.thinking})")
         figures = (
             ("context_tokens", self.context_tokens, limits.context_tokens),
-            ("output_tokens", self.output_tokens, limits.max_output_tokens or 0),
+            ("output_tokens", self.output_tokens, limits.max_output_tokens),
             ("concurrency", self.concurrency, limits.concurrency),
             ("images", self.images, limits.images),
             ("gpus", self.gpus, len(recipe.gpus.select)),
             ("pinned_files", self.pinned_files, len(recipe.pinned_files)),
         )
-        lacks += [f"{name} {need:,} (the recipe has {have:,})" for name, need, have in figures if have < need]
+        lacks += [
+            f"{name} {need:,} (the recipe {'does not say' if have is None else f'has {have:,}'})"
+            for name, need, have in figures if need and (have is None or have < need)
+        ]  # fmt: skip
         return ", ".join(lacks)
 
     def joined(self, more: Needs) -> Needs:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from anvil_tui.core.gate_kinds import GATE_KEYS
+from anvil_tui.adapters.toml_files import load_suite
+from anvil_tui.core import lane_rules
+from anvil_tui.core.gate_kinds import GATE_KEYS, LANES
 from anvil_tui.core.gates import Gate, Needs, Suite
 from anvil_tui.core.recipe import Envelope
 from anvil_tui.core.workspace import Workspace
 from tests.support import membox
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -156,3 +161,25 @@ def test_what_a_recipe_lacks_is_named(needs: dict[str, Any], says: str) -> None:
 def test_an_include_that_cannot_be_resolved_is_an_error(others: dict[str, Suite], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         suite("full", SMOKE, include=("text",)).resolved(others)
+
+
+def test_an_answer_length_that_a_recipe_does_not_say_is_not_zero() -> None:
+    silent = membox.recipe("a").model_copy(
+        update={"envelope": Envelope(context_tokens=2048, max_output_tokens=None, concurrency=1)}
+    )
+    assert Needs(output_tokens=9).unmet(silent) == "output_tokens 9 (the recipe does not say)"
+    assert Needs().unmet(silent) == ""
+
+
+@pytest.mark.parametrize(("context", "most"), [(2048, 128), (4096, 1024), (8192, 2048)])
+def test_of_the_full_suite_small_recipes_are_asked_what_they_promise(context: int, most: int) -> None:
+    """A gate that a recipe cannot hold is left out by name; one that was kept would refuse the whole suite."""
+    suite = load_suite(ROOT / "gates" / "full.toml")
+    small = membox.recipe("a", budgets={"visible_tokens": 64, "reasoning_tokens": 0}).model_copy(
+        update={"envelope": Envelope(context_tokens=context, max_output_tokens=most, concurrency=1)}
+    )
+    kept, left = suite.for_recipe(small)
+    lanes = [g for g in kept.gates if g.kind in LANES]
+    assert [lane_rules.why_not(g, small) for g in lanes] == [""] * len(lanes)
+    assert all(g.prompt_tokens_at_least + 64 <= context for g in kept.gates)
+    assert any("gate endurance is left out" in said for said in left) is (context < 4352)

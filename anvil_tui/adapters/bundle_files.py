@@ -62,10 +62,13 @@ class BundleFolders:
     def anchors(self, at: BundleAt) -> Mapping[str, str] | None:
         """Manifest name -> SHA-256, as the journal beside the bundle says; None when no journal lies there.
 
-        BadFile for a journal that is torn or was altered: what it says is worth nothing then.
+        BadFile for a journal that is torn or was altered, and for an operation of this box without one: what is
+        said then is worth nothing.
         """
         path = Path(at.folder) / _JOURNAL
         if not path.is_file():
+            if Path(at.folder).parent == self._operations:
+                raise BadFile(str(path), "is missing: every operation keeps one")
             return None
         records, trouble = parse(path.read_bytes())
         if trouble:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from anvil_tui.core.errors import BadFile
-from anvil_tui.core.gates import GateResult, Observation
+from anvil_tui.core.gates import GateResult, Observation, Suite
 from anvil_tui.core.tool_calls import no_duplicates
 
 EVIDENCE_SCHEMA = "anvil.evidence/2"
@@ -163,6 +163,21 @@ def fact_of(data: bytes) -> FileFact:
     return FileFact(hashlib.sha256(data).hexdigest(), len(data))
 
 
+def prompts_digest(results: Sequence[GateResult]) -> str | None:
+    """The digest over those of all rows; None when nothing says which prompts were sent."""
+    rows = ((r.gate, o.raw) for r in results for o in r.observations if o.raw.get("purpose") == "row")
+    sets = [(gate, raw["row"], raw["prompts"]) for gate, raw in rows if "row" in raw and "prompts" in raw]
+    return f"sha256:{hashlib.sha256(document(sets).encode()).hexdigest()}" if sets else None
+
+
+def suite_digest(suite: Suite) -> str:
+    """Hash of what the suite demands; its title and what its gates say they prove do not change it, nor does a new
+    key with a default."""
+    notes: Any = {"title": True, "gates": {"__all__": {"proves"}}}
+    facts = suite.model_dump(mode="json", exclude=notes, exclude_defaults=True)
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
 # reading
 
 
@@ -248,16 +263,16 @@ def _result(row: Any, n: int, name: str, seen: Mapping[str, tuple[Observation, .
 
 
 def _observations(text: str, name: str) -> dict[str, tuple[Observation, ...]]:
-    found: dict[str, tuple[Observation, ...]] = {}
+    found: dict[str, list[Observation]] = {}
     for n, line in enumerate(text.split("\n")[:-1], 1):
         row = parse(line, name, n)
         if not isinstance(row, dict) or not isinstance(gate := row.get("gate"), str):
             raise BadFile(name, "must name its gate", line=n, key="gate")
         facts = {k: v for k, v in row.items() if k not in ("gate", "kind")}
-        found[gate] = (*found.get(gate, ()), decoded(_OBSERVATION, facts, name, line=n))
+        found.setdefault(gate, []).append(decoded(_OBSERVATION, facts, name, line=n))
     if text and not text.endswith("\n"):
         raise BadFile(name, "its last line is cut off", line=text.count("\n") + 1)
-    return found
+    return {gate: tuple(seen) for gate, seen in found.items()}
 
 
 def _text(files: Mapping[str, str], name: str) -> str:

@@ -177,14 +177,17 @@ def _content(name: str, text: str) -> Any:
     return parse(text, name)
 
 
-def looked_up(files: Mapping[str, str], file: str, pointer: str) -> Any:
-    """What stands at a place of a ledger. BadFile when there is nothing."""
+def looked_up(files: Mapping[str, str], file: str, pointer: str, read: dict[str, Any] | None = None) -> Any:
+    """What stands at a place of a ledger. BadFile when there is nothing. `read` keeps what was parsed."""
     if file not in files:
         raise BadFile(file, f"is not in the bundle, yet the ledger points to {pointer or 'it'}")
     if pointer in (HASH, SIZE):
         fact = fact_of(files[file].encode())
         return fact.sha256 if pointer == HASH else fact.bytes
-    value = _content(file, files[file])
+    read = {} if read is None else read
+    if file not in read:
+        read[file] = _content(file, files[file])
+    value = read[file]
     for part in pointer.split("/")[1:]:
         key = part.replace("~1", "/").replace("~0", "~")
         try:

@@ -5,8 +5,7 @@ What stands in it is looked up in the bundle's own documents; how it is written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anvil_tui.core.bounds import proven
@@ -27,29 +26,26 @@ from anvil_tui.core.claims import (
     documents,
     label,
     show,
-    words,
 )
 from anvil_tui.core.errors import Refused
-from anvil_tui.core.lanes import LaneRow
-from anvil_tui.core.plots import Chart, over_depth, over_streams
-from anvil_tui.core.publish import published, scrubbed
+from anvil_tui.core.publish import published
 from anvil_tui.core.report_close import (
     Source,
     boundary,
     caveats,
     completed,
-    completed_text,
     kept_files,
     memory,
     not_published,
     seen,
     verdict,
 )
+from anvil_tui.core.report_lanes import depth, lane, state, way
 
 
-def make_report(files: Mapping[str, str], *, public: bool = False) -> Report:
-    """The report of the bundle in `files` (name -> text). Refused for a bundle of the first schema."""
-    bundle = bundle_from(files)
+def make_report(files: Mapping[str, str], *, public: bool = False, bundle: Bundle | None = None) -> Report:
+    """The report of the bundle in `files` (name -> text; `bundle` = it was read already). Refused for schema 1."""
+    bundle = bundle or bundle_from(files)
     if bundle.schema != EVIDENCE_SCHEMA:
         raise Refused(f"schema {bundle.schema} keeps no identity to report on; qualify the serve again")
     source = _source(bundle, files, public)
@@ -57,7 +53,7 @@ def make_report(files: Mapping[str, str], *, public: bool = False) -> Report:
     sections = (
         Section(label("Result card"), tables=(_card(source),)),
         Section(label("Headline"), tables=(_headline(source, rowed),)),
-        *(_lane(source, r) for r in rowed),
+        *(lane(source, r) for r in rowed),
         memory(source),
         Section(label("Gates"), tables=(_gates(source),)),
         Section(label("Failures and caveats"), bullets=caveats(source)),
@@ -72,7 +68,7 @@ def make_report(files: Mapping[str, str], *, public: bool = False) -> Report:
 
 def _source(bundle: Bundle, files: Mapping[str, str], public: bool) -> Source:
     facts = documents(files)
-    removed: tuple[Fact, ...] = ()
+    removed: Mapping[str, Mapping[str, int]] = {}
     if public:
         facts, removed = published(facts, historical=bundle.kind == "historical")
     part = {kind: next(facts[n] for n in sorted(facts) if n.endswith(kind))
@@ -93,7 +89,9 @@ RECORD = "record"
 def _card(s: Source) -> Table:
     i, m = s.identity, s.manifest
     verdicts = tuple(r["verdict"] for r in s.results if r["kind"].value != RECORD) or (s.results,)
+    told = Shown((m["passed"], m["kind"]), _passed)
     rows: tuple[tuple[str, Claim], ...] = (
+        ("Result", claim(told, "; ", Shown(verdicts, _tally))),
         ("Model", claim(show(i["model"]), " at revision ", show(i["revision"]), "; served as ",
                         show(i["served_name"]))),
         ("Hardware", claim(show(i["gpus"], _cards), "; driver ", show(i["driver"]), ", CUDA ", show(i["cuda"]),
@@ -112,9 +110,8 @@ def _card(s: Source) -> Table:
                            "; prompts ", show(i["prompts"]))),
         ("Serve", claim("container ", show(i["container"]), "; configuration ", show(i["config"]),
                         "; image id ", show(i["image_id"]), "; GPUs ", show(i["gpu_uuids"], _listed))),
-        ("Result", claim(show(m["passed"], _passed), "; ", Shown(verdicts, _tally))),
     )  # fmt: skip
-    return Table(("Setup", "Qualified value"), rows)
+    return Table(("Setup", "Qualified value" if m["passed"].value else "Value"), rows)
 
 
 def _cards(names: Any) -> str:
@@ -132,10 +129,9 @@ def _listed(values: Any) -> str:
     return NOT_RECORDED if values is None else ", ".join(values) or "none"
 
 
-def _passed(passed: Any) -> str:
-    return {True: "the suite passed", False: "the suite did not pass"}.get(
-        passed, "no verdict on the whole recorded"
-    )
+def _passed(passed: Any, kind: Any) -> str:
+    who = "the record says that it" if kind == "historical" else "the suite"
+    return {True: f"{who} passed", False: f"{who} did not pass"}.get(passed, "no verdict on the whole recorded")
 
 
 def _tally(*verdicts: Any) -> str:
@@ -151,10 +147,9 @@ def _headline(s: Source, rowed: Sequence[Fact]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for result in rowed:
         usable = [r for r in result["rows"] if not r["instrument"]["invalid"].value]
-        rows += [_decode_line(result, row) for row in _ends([r for r in usable if _decode(r).value])]
-        rows += [
-            _aggregate_line(result, row) for row in _widest([r for r in usable if r["aggregate_tok_s"].value])
-        ]
+        where = way(s, result)
+        rows += [_decode_line(where, row) for row in _ends([r for r in usable if _decode(r).value])]
+        rows += [_aggregate_line(where, row) for row in _widest([r for r in usable if r["aggregate_tok_s"].value])]
     for result in s.results:
         if result["kind"].value == RECORD:
             rows += [_recorded(o) for o in seen(s, result)]
@@ -166,31 +161,20 @@ def _headline(s: Source, rowed: Sequence[Fact]) -> Table:
 
 
 def _ends(rows: list[Fact]) -> list[Fact]:
-    """The shallowest and the deepest row under the smallest load."""
+    """The shallowest and the deepest rows under the smallest load; of repeats all, so that none is picked."""
     least = min((r["streams"].value for r in rows), default=0)
     alone = sorted((r for r in rows if r["streams"].value == least), key=_depth_of)
-    return alone if len(alone) < 2 else [alone[0], alone[-1]]
+    return [r for r in alone if _depth_of(r) in (_depth_of(alone[0]), _depth_of(alone[-1]))]
 
 
 def _widest(rows: list[Fact]) -> list[Fact]:
-    """The last row under the largest load of more than one stream."""
+    """The rows under the largest load of more than one stream."""
     most = max((r["streams"].value for r in rows), default=1)
-    return [] if most == 1 else [r for r in rows if r["streams"].value == most][-1:]
+    return [] if most == 1 else [r for r in rows if r["streams"].value == most]
 
 
 def _depth_of(row: Fact) -> float:
-    known = row["prompt_tokens"]["p50"].value or row["nominal_tokens"].value
-    return float(known or 0)
-
-
-def _depth(row: Fact) -> Shown:
-    return Shown((row["prompt_tokens"]["p50"], row["nominal_tokens"]), _depth_text)
-
-
-def _depth_text(actual: Any, nominal: Any) -> str:
-    if actual is not None:
-        return f"{actual:,.0f} prompt tokens"
-    return f"depth {NOT_RECORDED}" if nominal is None else f"nominal {nominal:,} tokens"
+    return float(row["nominal_tokens"].value or row["prompt_tokens"]["p50"].value or 0)
 
 
 def _decode(row: Fact) -> Fact:
@@ -198,23 +182,20 @@ def _decode(row: Fact) -> Fact:
     return row["decode_tok_s"] if row["decode_tok_s"].value else row["decode_seeds_tok_s"]
 
 
-def _decode_line(result: Fact, row: Fact) -> tuple[Cell, ...]:
+def _decode_line(where: Sequence[str | Shown], row: Fact) -> tuple[Cell, ...]:
     rate, late = _decode(row), row["ttft_any_s"]["p50"]
     conditions = claim(
-        show(result["gate"]), ": ", show(row["label"]), "; C", show(row["streams"], count), ", p50 of ",
-        show(rate["n"], count), "; TTFT any ", show(late, SECONDS), *((" s",) if late.value is not None else ()),
+        *where, show(row["label"]), "; C", show(row["streams"], count), ", p50 of ", show(rate["n"], count),
+        "; TTFT any ", show(late, SECONDS), *((" s",) if late.value is not None else ()), *state(row),
         "" if row["decode_tok_s"].value else "; decode by (N-1)/T",
     )  # fmt: skip
-    return claim("Decode at ", _depth(row)), claim(show(rate["p50"], RATE), " tok/s"), conditions
+    return claim("Decode at ", depth(row)), claim(show(rate["p50"], RATE), " tok/s"), conditions
 
 
-def _aggregate_line(result: Fact, row: Fact) -> tuple[Cell, ...]:
+def _aggregate_line(where: Sequence[str | Shown], row: Fact) -> tuple[Cell, ...]:
     rate = claim(show(row["aggregate_tok_s"], RATE), " output tok/s")
-    return (
-        claim("Aggregate at C", show(row["streams"], count)),
-        rate,
-        claim(show(result["gate"]), ": ", show(row["label"]), "; ", completed(row)),
-    )
+    conditions = claim(*where, show(row["label"]), "; ", completed(row), *state(row))
+    return claim("Aggregate at C", show(row["streams"], count)), rate, conditions
 
 
 def _recorded(seen: Fact) -> tuple[Cell, ...]:
@@ -246,84 +227,3 @@ def _gates(s: Source) -> Table:
             )
             rows.append((*row, *((claim(show(told)) if told else "",) if proves else ())))
     return Table(head, tuple(rows))
-
-
-# lanes
-
-Column = tuple[str, Callable[[Fact], Sequence[Fact]], Callable[..., str]]
-
-
-def _spread_column(title: str, key: str, how: Callable[[Any], str]) -> Column:
-    def text(middle: Any, low: Any, high: Any) -> str:
-        if middle is None or low is None or high is None:
-            return how(middle)
-        return f"{how(middle)} ({how(low)} to {how(high)})"
-
-    return title, lambda row: (row[key]["p50"], row[key]["low"], row[key]["high"]), text
-
-
-_COLUMNS: tuple[Column, ...] = (
-    ("Row", lambda row: (row["label"],), words),
-    ("Streams", lambda row: (row["streams"],), lambda n: f"C{n}"),
-    ("Nominal tokens", lambda row: (row["nominal_tokens"],), count),
-    _spread_column("Prompt tokens p50", "prompt_tokens", count),
-    _spread_column("TTFT any p50, s", "ttft_any_s", SECONDS),
-    _spread_column("TTFT visible p50, s", "ttft_visible_s", SECONDS),
-    _spread_column("Decode p50, tok/s", "decode_tok_s", RATE),
-    _spread_column("Decode (N-1)/T p50, tok/s", "decode_seeds_tok_s", RATE),
-    _spread_column("Effective prefill p50, tok/s", "prefill_tok_s", RATE),
-    _spread_column("E2E p50, s", "e2e_s", SECONDS),
-    ("Aggregate, tok/s", lambda row: (row["aggregate_tok_s"],), RATE),
-    ("Requests", lambda row: completed(row).facts, completed_text),
-    ("Times", lambda row: (row["instrument"]["invalid"],), lambda why: "must not be used" if why else "usable"),
-    ("Prefix cache", lambda row: (row["cache"],), words),
-    ("Output", lambda row: (row["output"],), words),
-)
-
-
-def _lane(s: Source, result: Fact) -> Section:
-    """Columns that no row has a value for are left out; what is missing is told under the caveats."""
-    rows = list(result["rows"])
-    unknown = (None, "", "unknown")
-    kept = [c for c in _COLUMNS if any(c[1](row)[0].value not in unknown for row in rows)]
-    body = tuple(tuple(claim(Shown(tuple(pick(row)), how)) for _, pick, how in kept) for row in rows)
-    origin = Shown(tuple(r["source"] for r in rows), lambda *all_: "; ".join(dict.fromkeys(all_)))
-    source = claim("Kind ", show(result["kind"]), "; source: ", origin, ".")
-    made = next(r.rows for r in s.bundle.results if r.gate == result["gate"].value)
-    drawn = [replace(row, label=scrubbed(row.label)) for row in made] if s.public else made
-    return Section(
-        claim("Rows of gate ", show(result["gate"])), (source,), (Table(tuple(label(c[0]) for c in kept), body),),
-        charts=_charts(drawn),
-    )  # fmt: skip
-
-
-def _charts(rows: Sequence[LaneRow]) -> tuple[Chart, ...]:
-    """Decode and TTFT over depth where depths differ, over concurrency where loads do; one line a fixed other."""
-    rows = [_drawable(r) for r in rows]
-    by = ""
-    if all(r.decode_tok_s is None for r in rows):
-        by, rows = ", by (N-1)/T", [replace(r, decode_tok_s=r.decode_seeds_tok_s) for r in rows]
-    depths = {r.prompt_tokens.p50 for r in rows if r.prompt_tokens}
-    charts: list[Chart] = []
-    if len(depths) > 1:
-        charts += [over_depth(_arms(rows, "depth", by), "decode"), over_depth(_arms(rows, "depth"), "ttft")]
-    if len({r.streams for r in rows}) > 1:
-        charts += [
-            over_streams(_arms(rows, "streams", by), "decode"),
-            over_streams(_arms(rows, "streams"), "ttft"),
-        ]
-    return tuple(c for c in charts if any(p.y is not None for a in c.series for p in a.points))
-
-
-def _drawable(row: LaneRow) -> LaneRow:
-    """Times that must not be used are not drawn."""
-    spoilt = row.instrument is not None and row.instrument.invalid
-    return replace(row, decode_tok_s=None, ttft_any_s=None) if spoilt else row
-
-
-def _arms(rows: Sequence[LaneRow], over: str, by: str = "") -> dict[str, list[LaneRow]]:
-    arms: dict[str, list[LaneRow]] = {}
-    for row in rows:
-        name = f"C{row.streams}" if over == "depth" else _depth_text(None, row.nominal_tokens)
-        arms.setdefault(name + by, []).append(row)
-    return arms

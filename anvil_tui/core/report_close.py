@@ -39,7 +39,7 @@ class Source:
     observations: Fact
     manifest: Fact
     public: bool
-    removed: tuple[Fact, ...] = ()
+    removed: Mapping[str, Mapping[str, int]]
 
 
 def seen(s: Source, result: Fact) -> list[Fact]:
@@ -68,11 +68,11 @@ def verdict(result: Fact) -> Shown:
 def memory(s: Source) -> Section:
     """Free MiB a card as the reserve gates read it; the order of cards is the order of the reading."""
     rows: list[tuple[Cell, ...]] = []
-    for o in s.observations:
+    for o in (o for o in s.observations if o["kind"].value == "reserve"):
         moments = (("free_mib", claim(show(o["raw"]["when"]))), ("least_free_mib", label("least seen")))
         for key, moment in moments:
             cards = tuple(o["raw"][key])
-            if cards and o["kind"].value == "reserve":
+            if cards:
                 rows.append(
                     (claim(show(o["gate"])), moment, claim(Shown(cards, _cards), " MiB"),
                      claim(show(o["raw"]["reserve_mib"], count), " MiB"))
@@ -159,7 +159,7 @@ def boundary(s: Source) -> tuple[Claim, ...]:
                            show(i["context_tokens"], count), " configured."))  # fmt: skip
     if s.manifest["passed"].value is False:
         found.append(
-            claim("It qualifies nothing: the suite did not pass (passed: ", show(s.manifest["passed"]), ").")
+            claim("It qualifies nothing: ", show(s.manifest["passed"], lambda _: "the suite did not pass"), ".")
         )
     return tuple(found)
 
@@ -189,8 +189,9 @@ def _depth(actual: Any, nominal: Any) -> str:
 
 def _deepest(s: Source) -> Fact | None:
     rows = [row["prompt_tokens"] for r in s.results for row in r["rows"]]
-    counts = [*(r["high"] for r in rows), *(r["p50"] for r in rows), *(o["prompt_tokens"] for o in s.observations)]
-    known = [f for f in counts if f.value is not None]
+    of_each = [n if (n := o.get("prompt_tokens")) is not None else -1 for o in s.observations.value]
+    most = [s.observations[of_each.index(max(of_each))]["prompt_tokens"]] if of_each else []
+    known = [f for f in (*(r["high"] for r in rows), *(r["p50"] for r in rows), *most) if f.value is not None]
     return max(known, key=lambda f: f.value, default=None)
 
 
@@ -213,31 +214,24 @@ def kept_files(s: Source) -> Section:
 
 
 def not_published(s: Source) -> Section:
-    """Which fields of the private source are not here, and how often."""
-    kinds: dict[str, list[Fact]] = {}
-    for fact in s.removed:
-        kinds.setdefault(_field(fact), []).append(fact)
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            claim(Shown(tuple(facts), lambda *_, name=name: name)),
-            claim(Shown(tuple(facts), lambda *all_: str(len(all_)))),
-        )
-        for name, facts in kinds.items()
-    )
+    """Which fields of the private source are not here, and how often; each points to its whole file."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, fields in s.removed.items():
+        private = Fact(name, "", None)
+        short = next(k for k in (IDENTITY, RESULTS, OBSERVATIONS, MANIFEST) if name.endswith(k))
+        rows += [
+            (
+                claim(Shown((private,), lambda _, at=f"{short}: {at}": at)),
+                claim(Shown((private,), lambda _, n=n: count(n))),
+            )
+            for at, n in fields.items()
+        ]
+    whole = sum(sum(fields.values()) for fields in s.removed.values())
     about = claim(
         "Made for publication from the private bundle whose files stand above. Values removed: ",
-        Shown(s.removed or (s.manifest["id"],), lambda *all_: str(len(all_)) if s.removed else "none"),
-        ". Endpoints, identifiers of machines and cards, paths, prompts and what models wrote are not in it.",
+        Shown(tuple(Fact(name, "", None) for name in s.removed), lambda *_: count(whole)),
+        ". Endpoints, cards, paths, reasons in free text, prompts and what models wrote are not in it; of the "
+        "container it has the short name in the names of files.",
     )
-    return Section(
-        label("Removed from this public copy"), (about,), (Table(("Field", "Values"), rows),) if rows else ()
-    )
-
-
-def _field(fact: Fact) -> str:
-    """`identity.json: gpu_uuids`, without the positions and names in between."""
-    parts = [p for p in fact.pointer.split("/") if p and not p.isdigit()]
-    kinds = (IDENTITY, RESULTS, OBSERVATIONS, MANIFEST)
-    name = next((k for k in kinds if fact.file.endswith(k)), fact.file)
-    named = [p for p in parts if p.replace("_", "").isalpha()]
-    return f"{name}: {'.'.join(named)}"
+    table = Table(("Field", "Values"), tuple(rows))
+    return Section(label("Removed from this public copy"), (about,), (table,) if rows else ())

@@ -14,7 +14,9 @@ from anvil_tui.core.publish import place
 from anvil_tui.core.text import clean
 
 LEDGER_SCHEMA = "anvil.claims/1"
-_MARKS = re.compile(r"([\\|<*`])")
+_MARKS = re.compile(r"([\\|<*`\[]|~(?=~)|&(?=#?\w+;)|(?<!\w)_|_(?!\w))")
+_BLOCKS = re.compile(r"^(\s*)(?:(\d+)([.)])(?=\s|$)|([#>+=-]))")
+"""What makes a heading, a quotation or a list of a line that begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ def plain(claim: Claim) -> str:
 
 def marked(claim: Claim) -> str:
     """The same for Markdown: no character of foreign text is markup."""
-    return _MARKS.sub(r"\\\1", plain(claim))
+    text = _MARKS.sub(r"\\\1", plain(claim))
+    return _BLOCKS.sub(lambda m: f"{m[1]}{m[2] or ''}\\{m[3] or m[4]}", text)
 
 
 def markdown(report: Report) -> str:
@@ -64,9 +67,10 @@ def ledger_problems(text: str, name: str, files: Mapping[str, str]) -> Iterator[
     except (BadFile, KeyError, TypeError) as why:
         yield f"{name}: is no ledger: {why}"
         return
+    read: dict[str, Any] = {}
     for line, file, pointer in sources:
         try:
-            looked_up(files, file, pointer)
+            looked_up(files, file, pointer, read)
         except BadFile as why:
             yield f"{name}: the sentence of line {line} has no source: {why}"
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from anvil_tui.core.bundle import (
     EVIDENCE_SCHEMA,
     MANIFEST,
@@ -13,14 +15,18 @@ from anvil_tui.core.bundle import (
     FileFact,
     Manifest,
     bundle_from,
+    document,
     fact_of,
     manifest_from,
     parse,
+    prompts_digest,
     sealed,
+    suite_digest,
 )
 from anvil_tui.core.errors import AnvilError, BadFile
 from anvil_tui.core.gate_kinds import LANES
-from anvil_tui.core.gates import GateResult, Observation, Verdict, suite_passed
+from anvil_tui.core.gates import Gate, GateResult, Observation, Suite, Verdict, suite_passed
+from anvil_tui.core.lane_rules import judge_row
 from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.core.measure import spread
 from anvil_tui.core.report import make_report
@@ -36,6 +42,11 @@ _MEDIANS = (
 )  # fmt: skip
 _RAW_MEDIANS = ("cached_tokens", "decode_seeds_tok_s")
 _CLOSE = 1e-9
+_DEFAULTS = {
+    k: v
+    for k, v in Gate.model_construct(id="", kind="smoke").model_dump(mode="json").items()
+    if k not in ("id", "kind")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +60,9 @@ class Checked:
 def report_texts(files: Mapping[str, str], prefix: str, *, pages: bool) -> dict[str, str]:
     """File name -> text of the reports of a bundle, the same bytes each time; `pages` = the HTML ones too."""
     made: dict[str, str] = {}
+    bundle = bundle_from(files)
     for public, stem in ((False, "report"), (True, "report-public")):
-        report = make_report(files, public=public)
+        report = make_report(files, public=public, bundle=bundle)
         made[f"{prefix}{stem}.md"] = markdown(report)
         made[f"{prefix}{stem}-claims.json"] = ledger(report, f"{stem}.md")
         if pages:
@@ -156,7 +168,15 @@ def recompute(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(what of the results the observations contradict, what they cannot prove)."""
     problems: list[str] = []
     unchecked: list[str] = []
-    gates = {g["id"]: g for g in bundle.suite.get("gates", ())}
+    try:
+        suite = _suite(bundle)
+    except BadFile as why:
+        return (str(why),), ()
+    gates = {g.id: g for g in suite.gates} if suite else {}
+    if suite and bundle.identity.suite_digest != f"sha256:{suite_digest(suite)}":
+        unchecked.append(
+            "suite: its digest is not that of the gates kept here: some were left out, or it was changed"
+        )
     for result in bundle.results:
         if bundle.kind == "historical":
             unchecked.append(f"{result.gate}: taken from a record, its requests are not in it")
@@ -164,9 +184,14 @@ def recompute(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
         problems += _verdict(result)
         problems += _against_suite(result, gates.get(result.gate)) if gates else ()
         if result.kind in LANES:
+            problems += _passed_lane(result, gates.get(result.gate))
             wrong, unproven = _rows(result)
             problems += wrong
             unchecked += unproven
+    if bundle.kind == "measured" and bundle.schema == EVIDENCE_SCHEMA:
+        sent = prompts_digest(bundle.results)
+        if sent != bundle.identity.prompts:
+            problems.append(f"prompts: the identity says {bundle.identity.prompts}, the observations give {sent}")
     if bundle.kind == "measured" and bundle.passed != suite_passed(bundle.results):
         problems.append(
             f"passed: the manifest says {bundle.passed}, the verdicts say {suite_passed(bundle.results)}"
@@ -174,6 +199,28 @@ def recompute(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if gates and (absent := [g for g in gates if g not in {r.gate for r in bundle.results}]):
         problems.append(f"results: gate {absent[0]} of the suite has none")
     return tuple(problems), tuple(unchecked)
+
+
+def _suite(bundle: Bundle) -> Suite | None:
+    """The suite that was kept, None = none was. BadFile for what is no suite."""
+    if not bundle.suite:
+        return None
+    try:
+        gates = [{k: v for k, v in g.items() if _DEFAULTS.get(k, ...) != v} for g in bundle.suite["gates"]]
+        return Suite.model_validate_json(document({**bundle.suite, "gates": gates}))
+    except (ValidationError, KeyError, TypeError, AttributeError) as why:
+        raise BadFile("suite", f"is none that this version can read: {str(why).splitlines()[0]}") from None
+
+
+def _passed_lane(result: GateResult, gate: Gate | None) -> Iterator[str]:
+    """What must be true of every row of a lane that passed."""
+    if gate is None or result.verdict is not Verdict.PASSED:
+        return
+    if not result.rows:
+        yield f"{result.gate}: is passed without a row"
+    for judged in (judge_row(gate, row, ()) for row in result.rows):
+        if judged.outcome != "ok":
+            yield f"{result.gate}: is passed, yet {judged.note}"
 
 
 def _deciding(result: GateResult) -> list[Observation]:
@@ -199,16 +246,16 @@ def _verdict(result: GateResult) -> Iterator[str]:
         yield f"{result.gate}: names the failure {strange[0]}, which no observation shows"
 
 
-def _against_suite(result: GateResult, gate: Mapping[str, Any] | None) -> Iterator[str]:
+def _against_suite(result: GateResult, gate: Gate | None) -> Iterator[str]:
     if gate is None:
         yield f"{result.gate}: is not in the suite that the bundle was judged by"
         return
-    need = gate.get("pass_at_least") or (gate.get("repeat", 1) if result.of > 1 else result.of)
+    need = gate.pass_at_least or (gate.repeat if result.of > 1 else result.of)
     if (result.verdict is Verdict.PASSED) != (result.passed >= need):
         yield f"{result.gate}: is {result.verdict} with {result.passed} passed, its rule asks for {need}"
-    accepts = gate.get("accept", ())
-    if result.accepted != (str(result.verdict) in accepts):
-        yield f"{result.gate}: accepted is {result.accepted}, its rule accepts {', '.join(accepts) or 'nothing'}"
+    if result.accepted != (result.verdict in gate.accept):
+        accepts = ", ".join(gate.accept) or "nothing"
+        yield f"{result.gate}: accepted is {result.accepted}, its rule accepts {accepts}"
 
 
 def _rows(result: GateResult) -> tuple[list[str], list[str]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anvil_tui import __version__
 from anvil_tui.core.box import Container, Engine, GpuSnapshot
@@ -26,7 +25,9 @@ from anvil_tui.core.bundle import (
     fact_of,
     manifest_text,
     observations_text,
+    prompts_digest,
     results_text,
+    suite_digest,
 )
 from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed
 from anvil_tui.core.gates import GateResult, Suite
@@ -145,7 +146,7 @@ def write_evidence(
     a bundle with a manifest is complete. Returns the manifest's name and the SHA-256 of its text.
     """
     serve = basis.target.container_id[:12]
-    identity = replace(basis.identity, prompts=_prompts(results))
+    identity = replace(basis.identity, prompts=prompts_digest(results))
     about = About(identity, basis.suite.model_dump(mode="json", by_alias=True), (*basis.waivers, *notes))
     texts = {IDENTITY: about_text(about), OBSERVATIONS: observations_text(results), RESULTS: results_text(results)}
     kept = {f"{serve}-{name}": store.save(operation, f"{serve}-{name}", text) for name, text in texts.items()}
@@ -157,25 +158,6 @@ def write_evidence(
     )  # fmt: skip
     name = f"{serve}-{MANIFEST}"
     return name, fact_of(store.save(operation, name, manifest_text(manifest)).encode()).sha256
-
-
-def _prompts(results: Sequence[GateResult]) -> str | None:
-    """The digest over those of all rows; None when nothing says which prompts were sent."""
-    sets = [
-        (r.gate, o.raw["row"], o.raw["prompts"])
-        for r in results
-        for o in r.observations
-        if o.raw.get("purpose") == "row"
-    ]
-    return f"sha256:{hashlib.sha256(document(sets).encode()).hexdigest()}" if sets else None
-
-
-def suite_digest(suite: Suite) -> str:
-    """Hash of what the suite demands; its title and what its gates say they prove do not change it, nor does a new
-    key with a default."""
-    notes: Any = {"title": True, "gates": {"__all__": {"proves"}}}
-    facts = suite.model_dump(mode="json", exclude=notes, exclude_defaults=True)
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 # bundles that are there
@@ -210,7 +192,9 @@ def check_bundle(store: BundleStore, at: BundleAt) -> Checked:
 def report_bundle(store: BundleStore, at: BundleAt, *, pages: bool) -> tuple[str, ...]:
     """Writes the reports beside the bundle and returns their paths. EffectFailed when the bundle is not sound."""
     texts = _texts(store, at)
-    sound = check({name: text.encode() for name, text in texts.items()}, at.prefix)
+    anchors = store.anchors(at)
+    named = None if anchors is None else anchors.get(at.prefix + MANIFEST, "")
+    sound = check({name: text.encode() for name, text in texts.items()}, at.prefix, named)
     if sound.problems:
         raise EffectFailed(
             f"bundle {at.id} is not sound, so nothing is reported of it: {'; '.join(sound.problems)}"

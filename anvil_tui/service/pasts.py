@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anvil_tui.core.bundle import suite_digest
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.gates import SuiteFile
 from anvil_tui.core.holding import Past, past_of
 from anvil_tui.core.present import holdings, proven
 from anvil_tui.core.world import World
 from anvil_tui.ports.operations import BundleAt, BundleStore
-from anvil_tui.service.evidence import read_bundle, suite_digest
+from anvil_tui.service.evidence import read_bundle
 
 
 class Pasts:

@@ -12,11 +12,11 @@ import pytest
 
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.core.box import Gpu, GpuGrant, GpuSnapshot
-from anvil_tui.core.bundle import bundle_from, sealed
+from anvil_tui.core.bundle import bundle_from, sealed, suite_digest
 from anvil_tui.core.gates import FailureClass, GateResult, Observation, Suite, Verdict
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.redact import redact
-from anvil_tui.service.evidence import Basis, basis_of, suite_digest, write_evidence
+from anvil_tui.service.evidence import Basis, basis_of, write_evidence
 from anvil_tui.service.planning import target_of
 from tests.support.membox import GPU, World, recipe
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from anvil_tui.core.bundle import (
@@ -14,6 +15,7 @@ from anvil_tui.core.bundle import (
     fact_of,
     manifest_text,
     observations_text,
+    prompts_digest,
     results_text,
 )
 from anvil_tui.core.gates import FailureClass, GateResult, Observation, Verdict
@@ -34,8 +36,8 @@ IDENTITY = Identity(
     image="registry.lan:5000/team/vllm@sha256:" + "d" * 64, image_id="sha256:" + "e" * 64, container=CONTAINER,
     config="sha256:" + "0f" * 32, context_tokens=32_768, max_output_tokens=2_048, concurrency=4, kv_type="fp8",
     speculation="none", thinking="off", gpus=("NVIDIA H200", "NVIDIA H200"), gpu_uuids=UUIDS, driver="580.95.05",
-    cuda="13.0", kernel="6.8.0", docker="27.5.1", gateway="3.0.11", harness="anvil-tui 0.3.0", suite="promotion",
-    suite_digest="sha256:" + "12" * 32,
+    cuda=None, kernel="6.8.0", docker="27.5.1", gateway="3.0.11", harness="anvil-tui 0.3.0", suite="promotion",
+    suite_digest="sha256:e3c3c55fd07075853690fdeb3143fc2fcde30df88281bcd3447e08adf3f9720b",
 )  # fmt: skip
 
 SUITE: dict[str, Any] = {
@@ -107,9 +109,10 @@ def results() -> tuple[GateResult, ...]:
 def measured(made: tuple[GateResult, ...] | None = None, passed: bool = False) -> dict[str, str]:
     """File name -> text of the bundle, its plan among them."""
     kept = made if made is not None else results()
+    identity = replace(IDENTITY, prompts=prompts_digest(kept))
     files = {
         "plan.json": document({"title": "qualify on box17.lan"}),
-        f"{PREFIX}identity.json": about_text(About(IDENTITY, SUITE, NOTES)),
+        f"{PREFIX}identity.json": about_text(About(identity, SUITE, NOTES)),
         f"{PREFIX}observations.ndjson": observations_text(kept),
         f"{PREFIX}results.json": results_text(kept),
     }

@@ -103,6 +103,12 @@ Change = Callable[[GateResult], GateResult]
         (2, lambda r: row_of(r, decode_tok_s=Spread(3, 50.0, 52.5, 52.5)), "depth row 2K: decode_tok_s says"),
         (2, lambda r: row_of(r, ttft_any_s=None), "depth row 2K: ttft_any_s says None"),
         (2, lambda r: row_of(r, failed=1), "depth row 2K: says 1 of 3 failed, its requests show 0 of 3"),
+        (
+            2,
+            lambda r: row_of(r, instrument=replace(r.rows[0].instrument, invalid="late")),
+            "depth: is passed, yet 2K: late; its times cannot be used",
+        ),
+        (2, lambda r: replace(r, rows=()), "depth: is passed without a row"),
         (3, lambda r: replace(r, gate="other"), "other: is not in the suite"),
         (4, lambda r: replace(r, verdict=Verdict.FAILED), "own: is failed with 1 passed, its rule asks for 1"),
     ],
@@ -115,6 +121,26 @@ def test_results_that_the_observations_deny_are_named_even_under_good_hashes(
     observations = FILES[f"{PREFIX}observations.ndjson"].replace('"gate": "room"', f'"gate": "{made[3].gate}"')
     changed = {f"{PREFIX}results.json": results_text(made), f"{PREFIX}observations.ndjson": observations}
     assert any(problem in p for p in checked(sealed_anew({**FILES, **changed}), None).problems)
+
+
+def test_a_softened_rule_and_other_prompts_are_seen_under_good_hashes() -> None:
+    name = f"{PREFIX}identity.json"
+    softer = sealed_anew({**FILES, name: FILES[name].replace('"repeat": 3', '"repeat": 2')})
+    assert any("its digest is not that of the gates kept here" in u for u in checked(softer, None).unchecked)
+    strange = sealed_anew({**FILES, name: FILES[name].replace('"kind": "reserve"', '"kind": "strange"')})
+    assert any("none that this version can read" in p for p in checked(strange, None).problems)
+    nameless = sealed_anew({**FILES, name: FILES[name].replace('"id": "room", ', "")})
+    assert any("none that this version can read" in p for p in checked(nameless, None).problems)
+    seen = f"{PREFIX}observations.ndjson"
+    other = sealed_anew({**FILES, seen: FILES[seen].replace('"prompts": "sha256:aa"', '"prompts": "sha256:ab"')})
+    assert any(p.startswith("prompts: the identity says sha256:") for p in checked(other, None).problems)
+
+
+def test_a_lane_that_breaks_its_own_rule_is_not_passed() -> None:
+    name = f"{PREFIX}identity.json"
+    rule = FILES[name].replace('"id": "depth",', '"id": "depth", "decode_at_least_tok_s": 50.0,')
+    found = checked(sealed_anew({**FILES, name: rule}), None).problems
+    assert found == ("depth: is passed, yet 16K: median decode 41.0 tok/s, at least 50 asked (-18.0 %)",)
 
 
 def test_the_verdict_on_the_whole_and_gates_left_out_are_checked() -> None:

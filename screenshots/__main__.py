@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import resvg_py
@@ -26,6 +27,19 @@ from anvil_tui.ui.seams import ConsoleOptions
 HERE = Path(__file__).parent
 FONTS = ("/usr/share/fonts",)
 WIDE, NARROW = (120, 40), (80, 24)
+LANES = """schema = "anvil.suite/1"
+id = "lanes"
+title = "Lanes of the pictures"
+[[gates]]
+id = "smoke"
+kind = "smoke"
+[[gates]]
+id = "depth"
+kind = "depth-sweep"
+prompt_tokens = [500, 2000, 8000, 20000]
+completion_tokens = 64
+requests = 5
+"""
 
 
 def main() -> int:
@@ -60,6 +74,7 @@ async def _session(folder: Path, size: tuple[int, int]) -> None:
             await asyncio.sleep(8)
             _save(app, f"overview-{suffix}")
             await _promote(pilot, app, suffix)
+            await _measure(pilot, app, folder, suffix)
     finally:
         service.end()
 
@@ -81,6 +96,34 @@ async def _promote(pilot: Pilot[int], app: Console, suffix: str) -> None:
     await _until(pilot, app, lambda w: bool(w.operation and w.operation.outcome))
     await pilot.pause(3)
     _save(app, f"promoted-{suffix}")
+
+
+async def _measure(pilot: Pilot[int], app: Console, folder: Path, suffix: str) -> None:
+    """The serve measured twice by a suite of lanes, watched, and the two bundles compared."""
+    (folder / "gates" / "lanes.toml").write_text(LANES)
+    await pilot.press("4")
+    for _ in range(2):
+        before = len(app.world.operations)
+        await asyncio.to_thread(_qualify, app, folder)
+        await _until(
+            pilot, app, lambda w, n=before: len(w.operations) > n and w.operations[-1].outcome is not None
+        )
+    measured = app.world.operations[-1].id
+    app.look(replace(app.view, operation=measured))
+    await pilot.press("home", "down")
+    await _until(pilot, app, lambda w: bool((run := app.view.shelf.run_of(measured)) and run.bundles))
+    _save(app, f"gates-{suffix}")
+    await pilot.press("6")
+    await _until(pilot, app, lambda w: len(w.pasts) >= 2 and "lanes" in (w.pasts[-1].identity.suite or ""))
+    await pilot.press("home", "space", "space", "down", "space")
+    await _until(pilot, app, lambda w: app.view.shelf.compared is not None)
+    _save(app, f"compare-{suffix}")
+
+
+def _qualify(app: Console, folder: Path) -> None:
+    serving = next(s for s in app.world.serves if s.phase == "serving")
+    command = [sys.executable, "-m", "anvil_tui", "--workspace", str(folder), "qualify", serving.container.id]
+    subprocess.run([*command, "--suite", "lanes", "--yes"], check=False, capture_output=True)
 
 
 def _judged(world: World) -> list[str]:

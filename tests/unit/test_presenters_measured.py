@@ -236,6 +236,17 @@ class TestCompare:
         assert "✖ refused" in text and "REFUSED harness: A anvil-tui 1, B anvil-tui 2 (must be the same)" in text
         assert "+25.0" not in text and "better" not in text and "both arms" not in text
 
+    def test_what_one_arm_alone_is_refused_for_says_nothing_of_the_other(self) -> None:
+        old, new = measured.arms()
+        rows = new.results[0].rows
+        late = replace(rows[0], instrument=replace(measured.GOOD, invalid="looked 7.1 ms late"))
+        bad = replace(new, results=(replace(new.results[0], rows=(late, *rows[1:])),))
+        a, b = Arm("A", (old,)), Arm("B", (bad,))
+        text = compared(Compared(compare(a, b), {"A": rows_of(a), "B": rows_of(b)}))
+        assert "REFUSED depth C1 4,096 unique, instrument: B invalid (arm B: looked 7.1 ms late)" in text
+        assert "better depth C1 16,384 unique" in text, "the other lanes are compared"
+        assert "better depth C1 4,096 unique" not in text
+
     def test_what_else_differs_takes_the_verdict_from_the_variable(self) -> None:
         text = compared(measured.compared(driver="590"))
         assert "▲ confounded" in text and "driver differ too" in text

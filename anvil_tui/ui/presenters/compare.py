@@ -165,7 +165,8 @@ def _fields(rows: Iterable[FieldRow], width: int, of: str = "") -> list[Row]:
     for r in sorted((r for r in rows if r.standing != "same"), key=lambda r: order.index(r.standing)):
         word, tone = _STANDINGS[r.standing]
         why = f" ({r.why})" if r.why else ""
-        out += _said(word, tone, f"{of}{r.field}: A {r.a or NA}, B {r.b or NA}{why}", width)
+        sides = ", ".join(f"{arm} {text}" for arm, text in (("A", r.a), ("B", r.b)) if text)
+        out += _said(word, tone, f"{of}{r.field}: {sides}{why}", width)
     return out
 
 

@@ -39,7 +39,7 @@ def group_of(field: str) -> str:
 
 
 OUTPUT, OUTPUT_LENGTH = "output", "output length"
-PROMPT_TOKENS_APART = 0.01
+PROMPT_TOKENS_APART, SALT_TOKENS = 0.01, 4
 OUTPUT_APART = 0.05
 FINISH_APART = 0.05
 CACHED_APART = 0.05
@@ -318,13 +318,13 @@ def _prompt_tokens(a: Sequence[LaneRun], b: Sequence[LaneRun]) -> Iterable[Field
     Every run has a salt of its own, which moves single counts by a token or two and not their middle.
     """
     mine, theirs = _counts(a), _counts(b)
-    ratios = [theirs[item] / mine[item] - 1 for item in mine if item in theirs]
+    both = [item for item in mine if item in theirs]
     ours, others = (_middle(runs, lambda o: o.prompt_tokens, runs[0].row.prompt_tokens) for runs in (a, b))
-    apart = median(ratios) if ratios else others / ours - 1 if ours and others else 0.0
+    more = median(theirs[i] - mine[i] for i in both) if both else (others or 0) - (ours or 0) if ours else 0
     texts = shown(ours and f"{ours:,.0f}"), shown(others and f"{others:,.0f}")
-    if abs(apart) > PROMPT_TOKENS_APART:
+    if ours and others and abs(more) > max(PROMPT_TOKENS_APART * ours, SALT_TOKENS):
         yield FieldRow("prompt tokens", *texts, "blocking", "the engines do not count the same prompts alike")
-    elif not ratios:
+    elif not both:
         yield FieldRow("prompt tokens", *texts, "warning", "not kept prompt by prompt")
 
 

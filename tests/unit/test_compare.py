@@ -148,6 +148,12 @@ def test_what_warns_still_compares_what_can_be_compared(field: str, b: Bundle, g
     assert {m.metric for lane in found.lanes for m in lane.metrics} == {*NAMES} - _TWINS - gone
 
 
+@pytest.mark.parametrize(("more", "state"), [(4, "matched"), (5, "refused")])
+def test_of_a_short_prompt_a_few_tokens_are_its_salts_and_more_are_another_template(more: int, state: str) -> None:
+    short = Arm("A", (run(request={"prompt_tokens": 96}),)), Arm("B", (run(request={"prompt_tokens": 96 + more}),))
+    assert compare(*short).state == state
+
+
 def test_a_salt_moves_single_counts_and_is_not_another_tokenizer() -> None:
     salted = run()
     result = salted.results[0]

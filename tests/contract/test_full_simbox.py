@@ -26,7 +26,7 @@ from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.adapters.sandbox import ChildSandbox
 from anvil_tui.adapters.toml_files import load_suite
-from anvil_tui.core.bundle import Bundle, Identity
+from anvil_tui.core.bundle import Bundle, Identity, prompts_digest, suite_digest
 from anvil_tui.core.gate_kinds import LANES, LOOKS, VISION
 from anvil_tui.core.gates import GateResult, Suite, Verdict
 from anvil_tui.core.recipe import EngineKind, Recipe
@@ -144,9 +144,12 @@ def test_the_full_suite_passes_and_its_results_follow_from_its_observations(benc
     assert sorted(text.split(" ")[1] for text in left_out) == sorted(deep)
     results = bench.run(engine, suite)
     assert [(r.gate, r.verdict, r.reason) for r in results if r.verdict is not Verdict.PASSED] == []
-    demand = suite.model_dump(mode="json")
-    bundle = Bundle("b", "measured", "2026-11-29", Identity(suite="full"), True, results, suite=demand)
-    assert recompute(bundle)[0] == ()
+    identity = Identity(
+        suite="full", suite_digest=f"sha256:{suite_digest(suite)}", prompts=prompts_digest(results)
+    )
+    demand = suite.model_dump(mode="json", by_alias=True)
+    bundle = Bundle("b", "measured", "2026-11-29", identity, True, results, suite=demand)
+    assert recompute(bundle) == ((), ())
     kinds = {r.kind for r in results}
     assert {*VISION, *LANES, *LOOKS} - kinds == {"hashes"}, "its weights are no file in a simulated container"
     routed = [g for g in suite.gates if g.routed]

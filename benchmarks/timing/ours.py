@@ -29,7 +29,7 @@ def measure(url: str, streams: int, count: int, tokens: int) -> dict[str, float 
         "visible_p50_ms": 1000 * (middle(row.ttft_visible_s) or 0) or None,
         "token_ms": 1000 / decode if decode else None, "tok_s": row.aggregate_tok_s,
         "note": f"the process that measures: {instrument.cpu_s / instrument.wall_s:.3f} cores, "
-                f"{instrument.rss_mib:.0f} MiB; {instrument.invalid or f'looked {instrument.lag_p99_ms} ms late (p99)'}",
+                f"{instrument.rss_mib:.0f} MiB; {instrument.invalid or f'lag p99 {instrument.lag_p99_ms} ms'}",
     }  # fmt: skip
 
 

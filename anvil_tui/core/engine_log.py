@@ -26,6 +26,12 @@ class LoadPhase:
     done: int | None = None
     of: int | None = None
 
+    def __str__(self) -> str:
+        """`weights 7/9 (78 %)`."""
+        if not self.of or self.done is None:
+            return self.word
+        return f"{self.word} {self.done}/{self.of} ({100 * self.done / self.of:.0f} %)"
+
 
 _BAR = r".*?\|\s*(\d+)/(\d+)"
 _PHASES: tuple[tuple[PhaseWord, re.Pattern[str]], ...] = tuple(

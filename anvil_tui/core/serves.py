@@ -214,13 +214,7 @@ def _not_ready(world: World, serve: Serve, engine: Engine) -> tuple[Phase, str]:
 def load_text(world: World, container_id: str) -> str:
     """Where a load is, as its log tells it: `weights 7/9 (78 %)`; "" when nothing is known."""
     at = world.loads.get(container_id)
-    if at is None:
-        return ""
-    return (
-        f"{at.word} {at.done}/{at.of} ({100 * at.done / at.of:.0f} %)"
-        if at.of and at.done is not None
-        else at.word
-    )
+    return "" if at is None else str(at)
 
 
 def _routed(world: World, serve: Serve, role: str, why: str) -> tuple[Phase, str]:

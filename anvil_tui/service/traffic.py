@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anvil_tui.core.errors import EffectFailed
+from anvil_tui.core.engine_log import load_phase
+from anvil_tui.core.errors import AnvilError, EffectFailed
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ChatAnswer, ChatRequest
@@ -17,6 +18,7 @@ from anvil_tui.service.run import Run
 
 PROBE_TIMEOUT_S = 60.0
 PROBES = 3
+LOADING_LINES = 400
 
 
 # aliases
@@ -104,7 +106,22 @@ def proven(run: Run, step: Step) -> Seen | None:
 def wait_ready(run: Run, step: Step) -> None:
     """Ends at once when the process has ended: the wait is for a load, not for a corpse."""
     container = run.need_container(step.args)
-    run.wait(step, lambda: process_gone(run, container.id) or not_ready(run, step.args))
+    try:
+        run.wait(step, lambda: process_gone(run, container.id) or not_ready(run, step.args))
+    except EffectFailed as why:
+        if run.remaining_s() > 0:
+            raise
+        raise EffectFailed(f"start_timeout: {why}; {_last_progress(run, step, container.id)}") from None
+
+
+def _last_progress(run: Run, step: Step, container_id: str) -> str:
+    """Where the load stood when its time was over, and what to do about it."""
+    try:
+        lines = [line.text for line in run.box.containers.logs(container_id, tail=LOADING_LINES)]
+    except AnvilError as why:
+        return f"its log cannot be read: {why}"
+    phase = load_phase(run.recipe(step.args).engine, lines)
+    return f"last progress {phase}; raise launch.start_deadline_s of the recipe if it only needs longer"
 
 
 def not_ready(run: Run, args: Mapping[str, Any]) -> str | None:

@@ -105,6 +105,7 @@ class Docker:
         self.refuses_start: set[str] = set()
         self.started: list[str] = []
         self.silent_calls = 0
+        self.log = "fatal: no such model"
 
     def list(self) -> tuple[Container, ...]:
         return tuple(self.all.values())
@@ -126,7 +127,7 @@ class Docker:
         return Daemon("27.0", "6.8.0")
 
     def logs(self, container_id: str, *, tail: int = 2000) -> tuple[LogLine, ...]:
-        return (LogLine("fatal: no such model"),)
+        return (LogLine(self.log),)
 
     def create(self, spec: ContainerSpec) -> str:
         id_ = hashlib.sha256(f"{spec.name}{len(self.all)}".encode()).hexdigest()
@@ -272,7 +273,7 @@ class World:
 
     def run(
         self, suite: Suite, target: Any, on_event: Callable[[Any], None], cancelled: Callable[[], bool],
-        kept: Mapping[str, GateResult] | None = None,
+        kept: Mapping[str, GateResult] | None = None, watch: dict[str, Any] | None = None,
     ) -> Any:  # fmt: skip
         gate: Gate = suite.gates[0]
         bad = (

@@ -191,10 +191,25 @@ def test_wrong_identity_is_never_promoted(spare: World) -> None:
 
 
 def test_an_engine_that_is_healthy_but_silent_is_never_ready(spare: World) -> None:
-    """vllm-project/vllm#39863: health and models answer, nothing is generated."""
+    """O-45, vllm-project/vllm#39863: health and models answer, nothing is generated."""
     spare.silent.add("b")
     assert spare.do("promote", recipe="b") == "undone"
     assert spare.serving() == "a"
+
+
+def test_a_load_that_outlasts_its_deadline_is_named_with_its_last_progress_and_may_be_tried_again(
+    spare: World,
+) -> None:
+    """O-104: not crashed and not unhealthy; the process is stopped by its id, and nothing has to be edited."""
+    spare.silent.add("b")
+    spare.docker.log = "Loading safetensors checkpoint shards:  78% Completed | 7/9 [01:52<00:32, 16.0s/it]"
+    assert spare.do("promote", recipe="b") == "undone"
+    view = fold(spare.box.operations.journal(spare.last).records())
+    assert view and "start_timeout" in view.why and "last progress weights 7/9 (78 %)" in view.why
+    assert "not within 5 s" in view.why and "raise launch.start_deadline_s" in view.why
+    assert spare.serving() == "a" and not view.residue
+    spare.silent.clear()
+    assert spare.do("promote", recipe="b") == "done"
 
 
 def test_a_drain_that_times_out_puts_everything_back_and_cuts_nothing(full: World) -> None:

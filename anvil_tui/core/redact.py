@@ -14,6 +14,7 @@ from urllib.parse import quote
 MASK = "***"
 # A known value shorter than this would blank out ordinary words.
 _SHORTEST = 4
+_SHORTEST_HALF = 8
 
 # Repeats are bounded, so that a hostile line costs time in proportion to its length.
 _WORD = r"[A-Za-z0-9]{1,32}"
@@ -58,6 +59,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
+            text = _without_halves(text, secret)
     low = text.lower().replace("tokens", "")  # counts of tokens fill engine logs
     if not any(hint in low for hint in _HINTS):
         return text
@@ -66,6 +68,16 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     text = _FIELD.sub(_field, text)
     for pattern, into in _RULES:
         text = pattern.sub(into, text)
+    return text
+
+
+def _without_halves(text: str, secret: str) -> str:
+    """A bounded excerpt may have cut a secret in two: half of it or more, from either end, is masked as well."""
+    half = max(_SHORTEST_HALF, (len(secret) + 1) // 2)
+    for n in range(len(secret) - 1, half - 1, -1):
+        if secret[:half] not in text and secret[-half:] not in text:
+            break
+        text = text.replace(secret[:n], MASK).replace(secret[-n:], MASK)
     return text
 
 

@@ -96,3 +96,13 @@ def test_hostile_text_takes_linear_time() -> None:
         started = time.perf_counter()
         redact("api_key " + piece * 20_000)
         assert time.perf_counter() - started < 3, piece
+
+
+def test_a_secret_that_an_excerpt_has_cut_in_two_is_masked_on_both_sides() -> None:
+    key = "".join(("abcd", "EFGH", "ijkl", "MNOP", "4567"))
+    assert redact(f"the key is {key[:14]}…", [key]) == "the key is ***…"
+    assert redact(f"{key[6:]} was the key", [key]) == "*** was the key"
+    assert redact(f"{key[:4]} {key[:9]} {key[-5:]}", [key]) == f"{key[:4]} {key[:9]} {key[-5:]}", (
+        "less is no secret"
+    )
+    assert redact("a token of 12", ["token"]) == "a *** of 12"

@@ -60,6 +60,9 @@ class Parts:
     def inspect(self, container_id: str) -> Any:
         raise NotFound("no container in this test")
 
+    def logs(self, container_id: str, *, tail: int) -> tuple[Any, ...]:
+        return ()
+
     def utc(self) -> datetime:
         return self.now
 

@@ -23,7 +23,9 @@ from anvil_tui.core.bundle import (
     fact_of,
     manifest_text,
     observations_text,
+    prompts_digest,
     results_text,
+    suite_digest,
 )  # fmt: skip
 from anvil_tui.core.errors import BadFile
 from anvil_tui.core.gates import Suite, SuiteFile
@@ -39,6 +41,15 @@ GATE = GateView("depth", "depth-sweep", recipe=worlds.CANDIDATE)
 SUITE = Suite.model_validate_json(
     json.dumps({"schema": "anvil.suite/1", "id": "performance", "gates": measured.GATES})
 )
+
+
+def whole(bundle: Bundle) -> Bundle:
+    """With a whole suite, and the digests that belong to it and to what was sent."""
+    suite = SUITE.model_copy(update={"gates": SUITE.gates[1:2]})
+    identity = replace(
+        bundle.identity, suite_digest=f"sha256:{suite_digest(suite)}", prompts=prompts_digest(bundle.results)
+    )
+    return replace(bundle, suite=suite.model_dump(mode="json", by_alias=True), identity=identity)
 
 
 def write(folder: Path, bundle: Bundle) -> None:
@@ -66,7 +77,10 @@ def box(tmp_path: Path) -> Iterator[Box]:
     for bundle in measured.arms():
         operation = bundle.id.partition("/")[0]
         operations.create(operation, plan)
-        write(operations.folder(operation), bundle)
+        write(operations.folder(operation), whole(bundle))
+        manifest = operations.folder(operation) / f"{bundle.id.rpartition('/')[2]}-{MANIFEST}"
+        told = {manifest.name: fact_of(manifest.read_bytes()).sha256}
+        operations.journal(operation).append("note", text="evidence kept", evidence=told)
     operations.create("20260903-0000-qualify", plan)
     bundles = BundleFolders(tmp_path / "state" / "operations", tmp_path / "evidence")
     yield replace(

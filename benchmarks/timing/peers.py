@@ -154,6 +154,23 @@ def _aiperf_said(out: Path) -> Said:
     return Said(first["p50"], first["p95"], token.get("p50"), rate.get("avg"), visible.get("p50"))
 
 
+def _genai_bench(lane: Lane) -> list[str]:
+    return [
+        lane.tool("genai-bench"), "benchmark", "--api-backend", "vllm", "--api-base", lane.url, "--api-key", "x",
+        "--api-model-name", "timing", "--model-tokenizer", str(lane.tokenizer), "--task", "text-to-text",
+        "--traffic-scenario", f"D(64,{lane.tokens})", "--num-concurrency", str(lane.streams),
+        "--max-requests-per-run", str(lane.count), "--max-time-per-run", "3",
+        "--experiment-base-dir", str(lane.out), "--experiment-folder-name", "report",
+    ]  # fmt: skip
+
+
+def _genai_bench_said(out: Path) -> Said:
+    m = _load(next(out.glob("report/D*.json")))["aggregated_metrics"]
+    first, token = m["stats"]["ttft"], m["stats"]["tpot"]
+    return Said(1000 * first["p50"], 1000 * first["p95"], 1000 * token["p50"],
+                m["mean_output_throughput_tokens_per_s"])  # fmt: skip
+
+
 def _stubbed(lane: Lane, which: str) -> list[str]:
     counts = [str(n) for n in (lane.streams, lane.count, lane.tokens)]
     return [lane.python, str(HERE / "stubbed.py"), which, str(lane.home / "wheel"), lane.url, *counts,
@@ -172,6 +189,7 @@ PEERS = (
          note="on /v1/completions"),
     Peer("guidellm", "0.8.1", _guidellm, _guidellm_said, ranks="nearest", env=OFFLINE),
     Peer("aiperf", "0.13.0", _aiperf, _aiperf_said),
+    Peer("genai-bench", "0.0.5", _genai_bench, _genai_bench_said, env=OFFLINE),
     Peer("vllm", "0.33.0", lambda lane: _stubbed(lane, "vllm"), _stubbed_said, wheel=("vllm", "vllm/benchmarks/"),
          env=OFFLINE, note="engine imports stubbed"),
     Peer("sglang", "0.5.23", lambda lane: _stubbed(lane, "sglang"), _stubbed_said,

@@ -14,7 +14,7 @@ from functools import cache
 
 from anvil_tui.adapters.timing_server import TOKEN_S, TTFT_S, Script, TimingServer, Write, event
 
-TOKENS = 100
+TOKENS = 50
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ QUEUED_SAMPLES = 2
 """One reading that shows a waiting request may be the moment of its arrival."""
 
 MAX_TOLD = 3
+UNUSABLE = "its times cannot be used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ def judge_row(gate: Gate, row: LaneRow, broken: Sequence[Judged]) -> Judged:
     if row.failed > gate.failed_at_most:
         return _incomplete(row, broken)
     if row.instrument and row.instrument.invalid:
-        return Judged("errored", None, f"{row.label}: {row.instrument.invalid}; its times cannot be used")
+        return Judged("errored", None, f"{row.label}: {row.instrument.invalid}; {UNUSABLE}")
     rules = [r for r in _rules(gate) if r.limit is not None]
     if breaches := [why for rule in rules if (why := rule.breach(row))]:
         return failed(FailureClass.CHECK, f"{row.label}: {', '.join(breaches)}")
@@ -291,7 +292,8 @@ def verdict(judged: Sequence[Judged], planned_rows: int, cancelled: bool) -> Jud
         return Judged("cancelled", None, f"after {len(judged)} of {planned_rows} rows")
     if worst is None:
         return Judged("errored", None, "no row was measured")
-    notes = [j.note for j in judged if j.outcome == worst.outcome]
+    alike = [j.note for j in judged if j.outcome == worst.outcome]
+    notes = sorted(alike, key=lambda note: note.endswith(UNUSABLE))  # what broke before what was only imprecise
     more = len(notes) - MAX_TOLD
     told = "; ".join(notes[:MAX_TOLD]) + (f"; and {more} more rows" if more > 0 else "")
     return replace(worst, note=told)

@@ -177,8 +177,8 @@ class World:
     is in its log. `stored` holds the exact recipes of recorded serves by digest; `images` the local image id
     of a pinned reference (None = not here); `source_errors` why a file of the state could not be read.
     `qualified` is the newest qualification of each recipe (absent = evidence not read yet); `proven`, by recipe
-    digest, what its lanes measured; `loads_kept` what earlier loads took. `pasts` are the bundles that can be read,
-    `broken_bundles` says of the others, by id, why not.
+    digest, what its lanes measured; `loads_kept` what earlier loads took. `pasts` are the bundles that can be
+    read, `broken_bundles` says of the others, by id, why not.
     """
 
     workspace: Workspace

@@ -226,7 +226,7 @@ class MediaReader(Protocol):
         """The pictures of the workspace and what is asked about them. BadFile when there are none."""
 
     def read(self, file: MediaFile) -> bytes:
-        """Exactly the bytes that the corpus lists; BadFile that names the file when they are missing or changed."""
+        """Exactly the bytes that the corpus lists; BadFile names a file that is missing or changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,9 @@ def test_the_worst_row_decides_and_a_gate_cut_short_proves_nothing() -> None:
     assert verdict([good, odd], 3, False) == odd
     assert verdict([good, good], 3, False).note == "C4; C4"
     assert verdict([good] * 5, 5, False).note == "C4; C4; C4; and 2 more rows"
+    late = Judged("errored", None, f"C1: late; {lane_rules.UNUSABLE}")
+    broken = Judged("errored", None, "the load generator died")
+    assert verdict([late, late, late, broken], 4, False).note.startswith("the load generator died; C1: late;")
     assert verdict([good], 3, True) == Judged("cancelled", None, "after 1 of 3 rows")
     assert verdict([slow], 3, True) == slow
     assert verdict([], 3, True).outcome == "cancelled"

@@ -45,7 +45,7 @@ def _row(store: BundleFolders, at: BundleAt) -> dict[str, Any]:
     if not at.complete:
         return {"id": at.id, "folder": at.folder, "state": "partial"}
     try:
-        bundle = read_bundle(store, at)
+        bundle = read_bundle(store, at, seen=False)
     except AnvilError as why:
         return {"id": at.id, "folder": at.folder, "state": "broken", "error": str(why)}
     return {

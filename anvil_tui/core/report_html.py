@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 
@@ -10,40 +11,56 @@ from anvil_tui.core.plots import svg
 from anvil_tui.core.report_text import plain
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1f; --soft: #5c5f66; --ground: #fff; --rule: #d5d7dc;
-  --band: #f4f5f7 }
+:root { color-scheme: light dark; --ink: #1b1b1f; --soft: #5c5f66; --ground: #fff; --rule: #e0e2e7;
+  --band: #f6f7f9 }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e6ea; --soft: #a4a7ae; --ground: #17181b; --rule: #3a3d44; --band: #1f2126 }
+  :root { --ink: #e6e6ea; --soft: #a4a7ae; --ground: #17181b; --rule: #34373e; --band: #1f2126 }
 }
 * { box-sizing: border-box }
-body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 72rem; color: var(--ink); background: var(--ground);
-  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 1rem }
-h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; padding-top: .6rem; border-top: 1px solid var(--rule) }
-p { margin: .4rem 0; color: var(--soft) }
-ul { padding-left: 1.2rem; margin: .4rem 0 }
-li { margin: .25rem 0 }
-.wide { overflow-x: auto; border: 1px solid var(--rule); border-radius: 6px }
+body { margin: 0 auto; padding: 2.5rem 1.25rem 4rem; max-width: 78rem; color: var(--ink);
+  background: var(--ground); font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word;
+  font-variant-numeric: tabular-nums }
+h1 { font-size: 1.75rem; line-height: 1.2; letter-spacing: -.01em; margin: 0 0 .5rem }
+h2 { font-size: 1.2rem; line-height: 1.3; margin: 2.75rem 0 .75rem }
+p { margin: .5rem 0 .75rem; max-width: 46rem; color: var(--soft) }
+ul { padding-left: 1.2rem; margin: .4rem 0; max-width: 56rem }
+li { margin: .4rem 0 }
+code { font: .86em/1.5 ui-monospace, monospace; color: var(--soft); overflow-wrap: anywhere }
+.wide { overflow-x: auto; margin: .75rem 0; border: 1px solid var(--rule); border-radius: 8px }
 .wide:focus-visible { outline: 2px solid #0072b2; outline-offset: 2px }
 table { border-collapse: collapse; width: 100%; font-size: .9rem }
-th, td { text-align: left; vertical-align: top; padding: .4rem .6rem; border-top: 1px solid var(--rule) }
-td { overflow-wrap: anywhere }
+th, td { text-align: left; vertical-align: top; padding: .5rem .75rem; border-top: 1px solid var(--rule) }
+td { min-width: 6rem }
 tbody th { font-weight: 600; min-width: 7rem }
-thead th { border-top: 0; background: var(--band); font-weight: 600 }
-.many td { min-width: 6rem; overflow-wrap: break-word }
-figure { margin: 1rem 0 }
-figure svg { max-width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px }
+thead th { border-top: 0; background: var(--band); color: var(--soft); font-weight: 600; vertical-align: bottom }
+.many td, .many tbody th { white-space: nowrap }
+.text td { white-space: normal; min-width: 8rem }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem }
+figure { margin: 0; padding: .5rem; border: 1px solid var(--rule); border-radius: 8px }
+figure svg { display: block; width: 100%; height: auto }
+figure svg text { fill: var(--ink) }
+figure [fill="#555"] { fill: var(--soft) } figure [fill="#fff"] { fill: var(--ground) }
+figure [stroke="#ddd"] { stroke: var(--rule) } figure [stroke="#222"] { stroke: var(--soft) }
+@media (max-width: 40rem) {
+  body { padding-top: 1.5rem }
+  .pair thead { display: none }
+  .pair tr, .pair th, .pair td { display: block }
+  .pair tbody tr + tr { border-top: 1px solid var(--rule) }
+  .pair th, .pair td { border: 0; padding: .5rem .75rem 0 } .pair td { padding: 0 .75rem .5rem }
+}
 @media print {
   :root { --ink: #000; --soft: #333; --ground: #fff; --rule: #bbb; --band: #eee }
   body { max-width: none; padding: 0; font-size: 10pt }
   .wide { overflow: visible; border: 0 }
-  tbody th, .many th, .many td { min-width: 0; overflow-wrap: anywhere }
+  th, td, tbody th, .many td, .many tbody th { min-width: 0; white-space: normal; overflow-wrap: anywhere }
   .many { font-size: 7pt } .many th, .many td { padding: .2rem }
   h2 { break-after: avoid } tr, figure { break-inside: avoid }
 }
 """
+_LONG = re.compile(r"(?:sha256:)?\b[0-9a-f]{32,}\b|\b(?:GPU|MIG)-[0-9a-f-]{36}")
 _MANY = 6
-"""Tables of so many columns scroll sideways in their own box instead of breaking their figures."""
+"""Tables of so many columns scroll sideways in their own box instead of breaking their figures. Those of up to
+three are stacked on a telephone."""
 
 
 def html(report: Report) -> str:
@@ -60,23 +77,25 @@ def html(report: Report) -> str:
 
 
 def _section(section: Section) -> Iterator[str]:
-    title = _cell(section.title)
-    yield f"<section>\n<h2>{title}</h2>"
+    title = section.title if isinstance(section.title, str) else plain(section.title)
+    yield f"<section>\n<h2>{escape(title)}</h2>"
     for claim in section.lines:
-        yield f"<p>{escape(plain(claim))}</p>"
+        yield f"<p>{_cell(claim)}</p>"
     for table in section.tables:
         yield from _table(table, title)
-    for chart in section.charts:
-        yield f"<figure>\n{svg(chart)}</figure>"
+    if section.charts:
+        yield '<div class="plots">'
+        yield from (f"<figure>\n{svg(chart)}</figure>" for chart in section.charts)
+        yield "</div>"
     if section.bullets:
-        yield "<ul>\n" + "\n".join(f"<li>{escape(plain(c))}</li>" for c in section.bullets) + "\n</ul>"
+        yield "<ul>\n" + "\n".join(f"<li>{_cell(c)}</li>" for c in section.bullets) + "\n</ul>"
     yield "</section>"
 
 
 def _table(table: Table, name: str) -> Iterator[str]:
-    """`name` is HTML already."""
-    many = ' class="many"' if len(table.head) >= _MANY else ""
-    yield f'<div class="wide" tabindex="0" role="region" aria-label="{name}">\n<table{many}>'
+    kind = "pair" if len(table.head) <= 3 else "many" if len(table.head) >= _MANY else "few"
+    kind += " text" if "Reason" in table.head else ""
+    yield f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">\n<table class="{kind}">'
     yield (
         "<thead><tr>" + "".join(f'<th scope="col">{escape(h)}</th>' for h in table.head) + "</tr></thead>\n<tbody>"
     )
@@ -87,4 +106,5 @@ def _table(table: Table, name: str) -> Iterator[str]:
 
 
 def _cell(cell: Cell) -> str:
-    return escape(plain(cell) if isinstance(cell, Claim) else cell)
+    """Long digests and ids are set apart, so that the words around them read."""
+    return _LONG.sub(r"<code>\g<0></code>", escape(plain(cell) if isinstance(cell, Claim) else cell))

@@ -96,12 +96,17 @@ def _figures(*values: Any) -> str:
     return NOT_RECORDED if values[0] is None else " / ".join(map(SECONDS, values))
 
 
+def _loop(loop: Any, source: Any) -> str:
+    """How requests followed each other; no record says it."""
+    return str(loop) if source == "measured" else NOT_RECORDED
+
+
 _ROW = _plain_column("Row", "label")
 _TABLES: tuple[tuple[Column, ...], ...] = (
     (
         _ROW,
         _plain_column("Streams", "streams", lambda n: f"C{n}"),
-        _plain_column("Loop", "loop"),
+        ("Loop", lambda row: (row["loop"], row["source"]), _loop),
         ("Requests", lambda row: completed(row).facts, completed_text),
         _plain_column("Nominal tokens", "nominal_tokens", count),
         _spread_column("Prompt tokens p50", "prompt_tokens", count),

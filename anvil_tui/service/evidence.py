@@ -163,9 +163,9 @@ def write_evidence(
 # bundles that are there
 
 
-def read_bundle(store: BundleStore, at: BundleAt) -> Bundle:
-    """BadFile names the file and the key of a bundle that cannot be read."""
-    return bundle_from(_texts(store, at), at.id, at.folder)
+def read_bundle(store: BundleStore, at: BundleAt, *, seen: bool = True) -> Bundle:
+    """BadFile names the file and the key of a bundle that cannot be read. `seen` False: without observations."""
+    return bundle_from(_texts(store, at), at.id, at.folder, seen=seen)
 
 
 def _texts(store: BundleStore, at: BundleAt) -> dict[str, str]:

@@ -50,7 +50,7 @@ class Page:
             pass
 
     def _next(self) -> dict[str, Any]:
-        line = b""
+        line = bytearray()  # a picture is a line of a megabyte
         while not line.endswith(b"\0"):
             byte = self._back.read(1)
             assert byte, "the browser is gone"

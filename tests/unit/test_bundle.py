@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from anvil_tui.core.bundle import (
 from anvil_tui.core.errors import BadFile
 from anvil_tui.core.gates import FailureClass, GateResult, Observation, Verdict
 from anvil_tui.core.lanes import LaneRow, Spread
+from tests.support.bundles import measured
 
 SEEN = Observation(
     1, False, FailureClass.CHECK, "said 'x'", 7, None, 0.25, raw={"times": [0.1, 2], "a": {"b": None}}
@@ -129,3 +131,10 @@ def test_the_first_schema_is_still_read_and_says_what_it_knows() -> None:
     assert (bundle.schema, bundle.at, bundle.passed) == ("anvil.evidence/1", "2026-11-29T10:11:12Z", True)
     assert (bundle.identity.recipe_digest, bundle.identity.model) == ("sha256:cd", None)
     assert bundle.results[0].observations[0].ok
+
+
+def test_a_head_is_the_bundle_without_its_observations() -> None:
+    files = measured()
+    whole, head = bundle_from(files), bundle_from(files, seen=False)
+    assert [replace(r, observations=()) for r in whole.results] == list(head.results)
+    assert any(r.observations for r in whole.results)

@@ -146,6 +146,12 @@ class Comparison:
         return tuple(r.field for r in self.rows if r.standing == "confounds")
 
     @property
+    def varied(self) -> str:
+        """`varies` in words; what somebody does not know is not the same."""
+        known = all(r.standing == "same" for r in self.rows)
+        return self.varies or ("nothing (A/A)" if known else "nothing that is known")
+
+    @property
     def state(self) -> Literal["matched", "confounded", "refused"]:
         return "refused" if self.refusals else "confounded" if self.confounded else "matched"
 
@@ -228,7 +234,16 @@ def _paired(a: Arm, b: Arm) -> tuple[list[tuple[Runs, Runs]], tuple[str, ...]]:
             right.remove(other)
     of_a, of_b = [lane_runs(run) for run in a.runs], [lane_runs(run) for run in b.runs]
     pairs = [([r[k] for r in of_a], [r[other] for r in of_b]) for k, other in keys]
-    return pairs, tuple([f"{a.name}: {k}" for k in left] + [f"{b.name}: {k}" for k in right])
+    some = [text for arm in (a, b) for text in _of_some_runs(arm)]
+    return pairs, tuple([f"{a.name}: {k}" for k in left] + [f"{b.name}: {k}" for k in right] + some)
+
+
+def _of_some_runs(arm: Arm) -> Iterable[str]:
+    """Lanes that a run of the arm lacks: they are not compared, as no run is chosen."""
+    found = [key for run in arm.runs for key in lane_runs(run)]
+    for key in dict.fromkeys(found):
+        if (n := found.count(key)) < len(arm.runs):
+            yield f"{arm.name}: {key} (in {n} of {len(arm.runs)} runs)"
 
 
 def _lane_pair(a: Runs, b: Runs, metric: str, band: float, lenient: bool, refused: bool) -> LanePair:
@@ -237,12 +252,13 @@ def _lane_pair(a: Runs, b: Runs, metric: str, band: float, lenient: bool, refuse
     if refused or any(r.standing == "blocking" for r in rows):
         return LanePair(lane, label, rows, ())
     apart = any(r.field in (OUTPUT, OUTPUT_LENGTH) for r in rows)
-    chosen = [m for m in METRICS if not (apart and m.name in _OF_OUTPUT) and not _same_as_any(m, a, b)]
+    chosen = [m for m in METRICS if not (apart and m.name in _OF_OUTPUT)]
+    chosen = [m for m in chosen if m.name == metric or not _same_as_any(m, a, b)]
     made = {m.name: row for m in chosen if (row := _metric(m, a, b, band, primary=m.name == metric))}
     for name, instead in _STANDS_IN.items():
-        if name in made:
+        if name in made and metric != instead:
             made.pop(instead, None)
-        elif instead in made:
+        elif name not in made and instead in made:
             made[instead] = replace(made[instead], primary=metric in (name, instead))
     return LanePair(lane, label, rows, tuple(made.values()))
 
@@ -257,7 +273,8 @@ def _same_as_any(metric: Metric, a: Runs, b: Runs) -> bool:
 
 
 def _metric(metric: Metric, a: Runs, b: Runs, band: float, *, primary: bool) -> MetricRow | None:
-    mine, theirs = [_values(metric, run) for run in a], [_values(metric, run) for run in b]
+    whole = metric.of is not None and not all(run.requests for run in (*a, *b))
+    mine, theirs = ([_values(metric, run, whole) for run in runs] for runs in (a, b))
     effect = paired_effect(mine, theirs)
     if effect is None:
         return None
@@ -268,16 +285,16 @@ def _metric(metric: Metric, a: Runs, b: Runs, band: float, *, primary: bool) -> 
         _pct(effect.ratio), _pct(effect.low), _pct(effect.high), effect.pairs, effect.runs_a, effect.runs_b,
         band * 100, None if floor is None else _pct(floor[1]), verdict, reason, p_beyond(effect, band),
     )  # fmt: skip
-    if metric.of is not None and not all(run.requests for run in (*a, *b)):
+    if whole:
         why = "single requests are not kept: a difference without an interval"
         return replace(made, low_pct=None, high_pct=None, pairs=0, verdict="undecided", reason=why, p=1.0)
     return made if effect.df else replace(made, low_pct=None, high_pct=None)
 
 
-def _values(metric: Metric, run: LaneRun) -> dict[str, float]:
-    """By prompt item; the lane's own figure where it is one, or where single requests are not kept."""
+def _values(metric: Metric, run: LaneRun, whole: bool) -> dict[str, float]:
+    """By prompt item; the lane's own figure where it is one, or (`whole`) where a run kept no single requests."""
     of = metric.of
-    if of is None or not run.requests:
+    if of is None or whole:
         value = metric.row(run.row)
         return {_WHOLE: value} if value else {}
     return {item: value for item, seen in run.requests.items() if (value := of(seen))}

@@ -12,7 +12,7 @@ from anvil_tui.core.plots import amount
 
 def lines(found: Comparison) -> list[str]:
     """What was compared, what differs, and the verdicts; of a refused comparison the reasons and no difference."""
-    head = f"{found.state}: {found.b} against {found.a}, varies {found.varies or 'nothing (A/A)'}"
+    head = f"{found.state}: {found.b} against {found.a}, varies {found.varied}"
     if found.confounded:
         head += f"; {', '.join(found.confounded)} differ, so the effect cannot be laid to one thing"
     made = [head]

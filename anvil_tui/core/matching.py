@@ -5,11 +5,13 @@ An arm is one serve in one or more runs. Nothing is pooled: runs of one arm must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from anvil_tui.core.arguments import arguments_apart
+from anvil_tui.core.arguments import shown as shown
 from anvil_tui.core.bundle import Bundle, Identity
 from anvil_tui.core.gates import Observation
 from anvil_tui.core.lanes import LaneRow, Spread
@@ -72,15 +74,6 @@ class FieldRow:
         return f"{self.field}: A {self.a}, B {self.b}" + (f" ({self.why})" if self.why else "")
 
 
-def shown(value: Any) -> str:
-    """A value of an identity as a word; None is not known, an empty tuple is none."""
-    if value is None or value == "":
-        return "not known"
-    if isinstance(value, tuple | list):
-        return ", ".join(map(str, value)) or "none"
-    return str(value)
-
-
 # the serve
 
 
@@ -91,7 +84,7 @@ def identity_rows(a: Arm, b: Arm, varies: str, recipes: Mapping[str, Recipe]) ->
     """
     mine, theirs = a.runs[0].identity, b.runs[0].identity
     groups = [g for g, fields in GROUPS.items() if any(_differs(mine, theirs, f) for f in fields)]
-    arguments = _arguments(mine, theirs, recipes)
+    arguments = arguments_apart(mine, theirs, recipes)
     found = groups or ([ARGUMENTS] if arguments else [])
     under_test = varies or (found[0] if len(found) == 1 else "")
     rows = []
@@ -103,9 +96,19 @@ def identity_rows(a: Arm, b: Arm, varies: str, recipes: Mapping[str, Recipe]) ->
         why = "the variable under test" if alone else part
         rows.append(FieldRow(ARGUMENTS, *arguments, "named" if alone else "warning", why))
     if varies and not any(r.standing == "named" for r in rows):
-        told = shown(getattr(mine, GROUPS.get(varies, ("config",))[0]))
-        rows.append(FieldRow(varies, told, told, "blocking", "named as the variable under test, and is the same"))
+        rows.append(_not_varied(mine, theirs, varies))
     return tuple(rows)
+
+
+def _not_varied(a: Identity, b: Identity, varies: str) -> FieldRow:
+    fields = GROUPS.get(varies, ("config",))
+    dark = [f for f in fields if getattr(a, f) is None or getattr(b, f) is None]
+    field = (dark or fields)[0]
+    why = "not known to differ" if dark else "is the same"
+    return FieldRow(
+        varies, shown(getattr(a, field)), shown(getattr(b, field)), "blocking",
+        f"named as the variable under test, and {why}",
+    )  # fmt: skip
 
 
 def _differs(a: Identity, b: Identity, field: str) -> bool:
@@ -126,51 +129,6 @@ def _identity_row(a: Identity, b: Identity, field: str, group: str, under_test: 
         return FieldRow(*texts, "named", "the variable under test")
     why = f"differs besides {under_test}" if under_test else "one of several differences"
     return FieldRow(*texts, "confounds", why)
-
-
-_LAUNCH_ONLY = ("launch", "patches")
-
-
-def _arguments(a: Identity, b: Identity, recipes: Mapping[str, Recipe]) -> tuple[str, str] | None:
-    """How the two serves are started, where that differs: by the recipes, else by the hash of argv alone.
-
-    Recipes write typed fields as names in braces, so their arguments differ only by what no field says.
-    """
-    made = [recipes.get((i.recipe_digest or "").removeprefix("sha256:")) for i in (a, b)]
-    if made[0] and made[1]:
-        mine, theirs = (_started(r) for r in made if r)
-        odd = [k for k in sorted({*mine, *theirs}) if mine.get(k) != theirs.get(k)]
-        if not odd:
-            return None
-        return "; ".join(_only(k, mine, theirs) for k in odd), "; ".join(_only(k, theirs, mine) for k in odd)
-    if a.config is None or b.config is None or a.config == b.config or a.recipe_digest == b.recipe_digest:
-        return None
-    return shown(a.config)[:19], shown(b.config)[:19]
-
-
-def _started(recipe: Recipe) -> dict[str, Any]:
-    facts = recipe.model_dump(mode="json", include=set(_LAUNCH_ONLY))
-    return {**facts["launch"], "patches": facts["patches"]}
-
-
-def _only(key: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """What of a launch field one side has and the other has not."""
-    value, other = mine.get(key), theirs.get(key)
-    if isinstance(value, list) and isinstance(other, list):
-        return f"{key} {' '.join(_words_only(value, other)) or '(nothing more)'}"
-    if isinstance(value, dict) and isinstance(other, dict):
-        left = [f"{k}={v}" for k, v in value.items() if other.get(k) != v]
-        return f"{key} {' '.join(left) or '(nothing more)'}"
-    return f"{key} {shown(value)}"
-
-
-def _words_only(mine: Sequence[Any], theirs: Sequence[Any]) -> Iterable[str]:
-    """The words that the other list has not; a value comes with the option before it."""
-    for n, word in enumerate(mine):
-        if word not in theirs:
-            before = str(mine[n - 1]) if n else ""
-            option = before.startswith("-") and not str(word).startswith("-") and before in theirs
-            yield f"{before} {word}" if option else str(word)
 
 
 # the measurement
@@ -338,19 +296,34 @@ def _counts(runs: Sequence[LaneRun]) -> dict[str, float]:
 
 def _cached(a: Sequence[LaneRun], b: Sequence[LaneRun]) -> Iterable[FieldRow]:
     """What the prefix cache held: known and different is another experiment, unknown is said."""
-    mine, theirs = (", ".join(sorted({r.row.cache for r in runs})) for runs in (a, b))
-    if "unknown" in mine + theirs:
-        yield FieldRow("cache", mine, theirs, "warning", "not known, so not known to be the same")
-    elif mine != theirs:
-        yield FieldRow("cache", mine, theirs, "blocking", "must be the same")
-    shares = [_cached_share(runs) for runs in (a, b)]
-    if shares[0] is not None and shares[1] is not None and abs(shares[0] - shares[1]) > CACHED_APART:
-        texts = f"{shares[0]:.0%} of the prompt", f"{shares[1]:.0%} of the prompt"
-        yield FieldRow("cached tokens", *texts, "blocking", "must be the same")
+    mine, theirs = ({r.row.cache for r in runs} for runs in (a, b))
+    texts = ", ".join(sorted(mine)), ", ".join(sorted(theirs))
+    if len((mine | theirs) - {"unknown"}) > 1:
+        yield FieldRow("cache", *texts, "blocking", _apart(mine - {"unknown"}, theirs - {"unknown"}))
+    elif "unknown" in mine | theirs:
+        yield FieldRow("cache", *texts, "warning", "not known, so not known to be the same")
+    shares = [[s for r in runs if (s := _cached_share(r)) is not None] for runs in (a, b)]
+    both = [*shares[0], *shares[1]]
+    if both and max(both) - min(both) > CACHED_APART:
+        wide = [{"low", "high"} if s and max(s) - min(s) > CACHED_APART else {"one"} for s in shares]
+        yield FieldRow(
+            "cached tokens", _told_shares(shares[0]), _told_shares(shares[1]), "blocking", _apart(*wide)
+        )
 
 
-def _cached_share(runs: Sequence[LaneRun]) -> float | None:
-    row = runs[0].row
+def _apart(mine: Collection[str], theirs: Collection[str]) -> str:
+    """Why it blocks: runs of one arm are no repeats of each other, or the arms differ."""
+    mixed = "A" if len(mine) > 1 else "B" if len(theirs) > 1 else ""
+    return f"runs of arm {mixed} differ" if mixed else "must be the same"
+
+
+def _told_shares(shares: Sequence[float]) -> str:
+    told = dict.fromkeys(f"{s:.0%}" for s in shares)
+    return f"{', '.join(told)} of the prompt" if told else "not known"
+
+
+def _cached_share(run: LaneRun) -> float | None:
+    row = run.row
     if row.cached_tokens is None or row.prompt_tokens is None:
         return None
     return row.cached_tokens.p50 / row.prompt_tokens.p50

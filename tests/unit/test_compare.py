@@ -229,6 +229,30 @@ def test_recipes_tell_which_arguments_differ() -> None:
     assert same.varies == "", "served name and port alone are no arguments that differ"
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"gpus": {"select": ("GPU-1", "GPU-2"), "tensor_parallel": 2}},
+         ("tensor_parallel 1", "tensor_parallel 2")),
+        ({"envelope": {"context_tokens": 2048, "max_output_tokens": 256, "concurrency": 2, "images": 4}},
+         ("images 0", "images 4")),
+    ],
+    ids=["ranks", "images"],
+)  # fmt: skip
+def test_typed_fields_that_no_identity_holds_are_arguments_that_differ(
+    change: dict[str, Any], said: tuple[str, str]
+) -> None:
+    """Two ranks against two copies on the same two cards: argv is the same text, `{tensor_parallel}` is not."""
+    same = {
+        "gpus": {"select": ("GPU-1", "GPU-2"), "tensor_parallel": 1},
+        "envelope": {"context_tokens": 2048, "max_output_tokens": 256, "concurrency": 2},
+    }
+    known: dict[str, Recipe] = {"a": recipe(**same), "b": recipe(**{**same, **change})}
+    found = one(run(identity=VARIED["arguments"]), recipes=known)
+    row = next(r for r in found.rows if r.field == "arguments")
+    assert ((row.a, row.b), row.standing, found.varies) == (said, "named", "arguments")
+
+
 def test_runs_of_one_arm_must_be_runs_of_one_thing() -> None:
     mixed = Arm("B", (run(), run(identity={"container": "c2"}), run(identity={"image_id": "sha256:2"})))
     found = compare(Arm("A", (run(),)), mixed)
@@ -357,3 +381,55 @@ def test_a_verdict_in_words_has_interval_n_band_and_noise_floor() -> None:
 def test_what_nobody_knows_of_either_arm_is_one_line() -> None:
     said = lines(compare(Arm("A", (historical(43.63),)), Arm("B", (historical(50.0),))))
     assert sum("not known to be the same" in line for line in said) == 2, "one of the serves, one of the lane"
+
+
+@pytest.mark.parametrize("metric", ["decode-seeds", "ttft-visible"])
+def test_the_metric_that_was_asked_for_is_judged_and_not_its_twin(metric: str) -> None:
+    found = one(run(1.5, raw={"decode_seeds_tok_s": 50.0}), metric=metric)
+    if metric == "decode-seeds":
+        both = [run(raw={"decode_seeds_tok_s": 50.0}, at=at(n)) for n in range(2)]
+        found = compare(Arm("A", (both[0],)), Arm("B", (both[1],)), metric=metric)
+    assert [m.metric for _, m in found.primary] == [metric]
+
+
+def test_a_record_without_requests_is_compared_with_a_run_by_their_medians_and_gets_no_verdict() -> None:
+    """One harness, one arm kept no single requests: 50 against 60 tok/s by their rows, and no interval."""
+    record = historical(50.0, harness=IDENTITY.harness)
+    mine = run(1.2, row={"decode_seeds_tok_s": spread((60.0,))})
+    ((_, row),) = compare(Arm("A", (record,)), Arm("B", (mine,))).primary
+    assert (row.metric, row.a, row.b, row.verdict, row.low_pct, row.pairs) == (
+        "decode-seeds", 50.0, 60.0, "undecided", None, 0,
+    )  # fmt: skip
+    assert row.delta_pct == pytest.approx(20)
+
+
+def test_cold_and_warm_runs_are_no_repeats_of_each_other() -> None:
+    mixed = [run(at=at(n), row={"cache": state}) for n, state in enumerate(("cold", "warm"))]
+    found = compare(Arm("A", tuple(mixed)), Arm("B", tuple(mixed)))
+    assert [(r.field, r.why) for r in found.refusals][:1] == [("cache", "runs of arm A differ")]
+    shares = [run(at=at(n), row={"cached_tokens": spread((c,))}) for n, c in enumerate((0.0, 900.0))]
+    found = compare(Arm("A", (shares[0],)), Arm("B", tuple(shares)))
+    assert ("cached tokens", "runs of arm B differ") in [(r.field, r.why) for r in found.refusals]
+
+
+def test_a_known_cache_state_that_differs_refuses_even_beside_an_unknown_one() -> None:
+    a = Arm("A", (run(at=at(0)), run(at=at(3), row={"cache": "unknown"})))
+    b = Arm("B", tuple(run(at=at(n), row={"cache": "warm"}) for n in (1, 2)))
+    assert "cache" in [r.field for r in compare(a, b).refusals]
+
+
+def test_a_lane_that_only_some_runs_of_an_arm_have_is_named() -> None:
+    a, b = arms(1.0, 2)
+    more = replace(run(at=at(9)).results[0], gate="extra", rows=(replace(run().results[0].rows[0], lane="extra"),))
+    a = replace(a, runs=(replace(a.runs[0], results=(*a.runs[0].results, more)), a.runs[1]))
+    assert compare(a, b).alone == ("A: extra C1 1,000 unique (in 1 of 2 runs)",)
+
+
+def test_a_named_variable_that_one_arm_does_not_tell_is_not_called_the_same() -> None:
+    (row,) = one(run(identity={"driver": None, "cuda": None}), varies="driver").refusals
+    assert (row.a, row.b, "same" in row.why, "not known to differ" in row.why) == ("580", "not known", False, True)
+
+
+def test_serves_of_which_something_is_not_known_are_not_called_an_a_a() -> None:
+    assert "varies nothing (A/A)" in lines(one(run()))[0]
+    assert "varies nothing that is known" in lines(one(run(identity={"revision": None})))[0]

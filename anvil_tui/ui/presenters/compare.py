@@ -135,7 +135,7 @@ def _not_yet(view: View, compared: Compared | None, width: int) -> list[Row]:
 
 def _head(found: Comparison, width: int) -> list[Row]:
     glyph, tone = _STATES[found.state]
-    varies = found.varies or "nothing (A/A)"
+    varies = found.varied
     parts = [
         [Cell(f"{glyph} {found.state}", tone)], [Cell("varies ", "dim"), Cell(literal(varies), "strong")],
         [Cell(f"primary metric {found.metric}, band {found.band_pct:g} %", "dim")],

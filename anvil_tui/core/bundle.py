@@ -209,9 +209,9 @@ def bundle_from(files: Mapping[str, str], bundle_id: str = "", path: str = "", *
     about_name = prefix + IDENTITY
     about = decoded(_ABOUT, parse(_text(files, about_name), about_name), about_name)
     return Bundle(
-        manifest.id, manifest.kind, manifest.started_at, about.identity, manifest.passed, _results(files, prefix, seen),
-        {n: fact.sha256 for n, fact in manifest.files.items()}, about.notes, path, manifest.ended_at,
-        suite=about.suite,
+        manifest.id, manifest.kind, manifest.started_at, about.identity, manifest.passed,
+        _results(files, prefix, seen), {n: fact.sha256 for n, fact in manifest.files.items()}, about.notes, path,
+        manifest.ended_at, suite=about.suite,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -61,6 +62,25 @@ def test_a_passed_run_is_listed_shown_and_sound(tmp_path: Path, capsys: pytest.C
     assert [r["verdict"] for r in shown["results"]] == ["passed"] * 3
     assert told(world, capsys, "verify") == (0, [{"id": row["id"], "problems": [], "unchecked": []}])
     assert f"ok   {row['id']}" in run(world, capsys, "verify", world.last)[1]
+
+
+def test_an_operation_without_its_journal_or_with_another_bundle_gets_no_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = workspace(tmp_path, Chat())
+    assert qualify(world) == "done"
+    manifest = folder(world) / f"{serve(world)}-manifest.json"
+    facts = json.loads(manifest.read_text())
+    facts |= {"ended_at": "2031-01-01T00:00:00.000+00:00", "seal": ""}
+    facts["seal"] = hashlib.sha256((json.dumps(facts, ensure_ascii=False) + "\n").encode()).hexdigest()
+    manifest.write_text(json.dumps(facts, ensure_ascii=False) + "\n")
+    assert run(world, capsys, "report", world.last)[0] != 0
+    assert "journal names" in run(world, capsys, "verify", world.last)[1]
+    (folder(world) / "journal.ndjson").unlink()
+    code, out = run(world, capsys, "verify", world.last)
+    assert code == 1 and "every operation keeps one" in out
+    assert run(world, capsys, "report", world.last)[0] != 0
+    assert not list(folder(world).glob("*report*"))
 
 
 def test_failed_and_cancelled_runs_leave_a_complete_bundle_too(

@@ -66,7 +66,9 @@ class Box:
             {"schema": "anvil.suite/1", "id": "s", "gates": tuple({"id": g["kind"], **g} for g in gates)}
         )
         container, port = self.serves[engine]
-        way: dict[str, Any] = {"routed_url": f"http://127.0.0.1:{gateway.port}/@{engine}", "routed_key": KEY} if gateway else {}
+        way: dict[str, Any] = (
+            {"routed_url": f"http://127.0.0.1:{gateway.port}/@{engine}", "routed_key": KEY} if gateway else {}
+        )
         target = GateTarget(recipe(engine, **more), container, f"http://127.0.0.1:{port}", None, **way)
         assert self.conductor.unrunnable(made, target) == {}
         return {r.gate: r for r in self.conductor.run(made, target, lambda e: None, lambda: False)}

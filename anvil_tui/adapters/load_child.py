@@ -80,7 +80,10 @@ class Lane:
         self.timeout_ns = int(plan["timeout_s"] * 1e9)
         self.waiting = deque(enumerate(() if ended else bodies))
         count = len(bodies) if plan["burst"] else min(plan["streams"], len(bodies))
-        found = socket.getaddrinfo(plan["host"], plan["port"], type=socket.SOCK_STREAM)
+        try:
+            found = socket.getaddrinfo(plan["host"], plan["port"], type=socket.SOCK_STREAM)
+        except OSError as why:
+            sys.exit(f"{plan['host']}: {why.strerror}")
         self.family, self.address = found[0][0], found[0][4]
         self.streams = [Stream() for _ in range(count)]
         self.free = deque(self.streams)

@@ -233,6 +233,11 @@ def test_a_url_that_is_none(url: str) -> None:
         run(url, 1)
 
 
+def test_a_host_that_has_no_address_is_named() -> None:
+    with pytest.raises(EffectFailed, match=r"load_child ended with status 1: no-such-host\.invalid: "):
+        run("http://no-such-host.invalid:8000", 1)
+
+
 def test_after_a_cancel_no_request_begins_and_those_under_way_end() -> None:
     with scripted(OK) as server:
         lane = LoadLane(server.url, requests(5000), 2, 20.0)

@@ -21,11 +21,15 @@ Range = tuple[float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU's heap. `capacity` is what it has (or has free now); `held` what of it a driver keeps for itself."""
+    """One GPU's heap. `capacity` is what it has (or has free now); `held` what of it a driver keeps for itself.
+
+    `left` is what exactly this recipe left free on it, where that was measured card by card.
+    """
 
     name: str
     capacity: Amount
     held: tuple[Amount, ...] = ()
+    left: Amount | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +100,9 @@ class Heap:
 
 def heap_of(need: Need, parts: tuple[Amount, ...], card: Card, reserve: int) -> Heap:
     demand = total("need of a rank", parts)
-    if need.left is not None and need.whole is None:
-        demand = _taken(card.capacity, card.held, need.left)
-        return _measured_heap(need, card, demand, reserve)
+    seen = card.left or need.left
+    if seen is not None and need.whole is None:
+        return _measured_heap(need, card, seen, reserve)
     held = total("held by the driver", card.held)
     room = _less(card.capacity, held)
     kept = (None if room[0] is None else room[0] - reserve, None if room[1] is None else room[1] - reserve)
@@ -110,10 +114,9 @@ def heap_of(need: Need, parts: tuple[Amount, ...], card: Card, reserve: int) -> 
     )  # fmt: skip
 
 
-def _measured_heap(need: Need, card: Card, demand: Amount, reserve: int) -> Heap:
+def _measured_heap(need: Need, card: Card, left: Amount, reserve: int) -> Heap:
     """What was left free when exactly this recipe ran is the margin itself."""
-    left, room = need.left, _less(card.capacity, total("", card.held))
-    assert left is not None
+    room, demand = _less(card.capacity, total("", card.held)), _taken(card.capacity, card.held, left)
     margin = (left.low, left.high)
     kept = (None if left.low is None else left.low - reserve, None if left.high is None else left.high - reserve)
     policy: Axis = "unknown" if None in kept else "pass"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from anvil_tui.core.quantity import Amount, Standing, hull, unknown
@@ -72,6 +72,9 @@ def shape_of(recipe: Recipe) -> str:
 
 
 def replicas_of(recipe: Recipe) -> int:
+    """Data-parallel copies; llama.cpp makes none, it cuts one model over its GPUs."""
+    if recipe.engine is EngineKind.LLAMACPP:
+        return 1
     return max(1, len(recipe.gpus.select) // recipe.gpus.tensor_parallel)
 
 
@@ -79,7 +82,8 @@ def per_token(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> Amount | None:
     """Bytes of KV of a token on a rank, from every load of the recipe's shape; None = never measured."""
     if recipe.engine is EngineKind.LLAMACPP and len(recipe.gpus.select) > 1:
         return None  # it cuts layers among its GPUs unevenly and prints one size for all of them
-    found = [(x.token_bytes, x) for x in loads if x.shape == shape_of(recipe) and x.token_bytes]
+    shape = shape_of(recipe)
+    found = [(x.token_bytes, x) for x in loads if x.shape == shape and x.token_bytes]
     if not found:
         return None
     return hull("KV", (b for b, _ in found if b), "measured", *_named([x for _, x in found]))
@@ -90,7 +94,7 @@ def whole(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> Amount | None:
 
     It is a difference of two readings, between which the driver's own share moves: hence the wider bounds.
     """
-    mine = [x for x in loads if x.digest == recipe.digest()]
+    mine = _of(recipe, loads)
     taken = [(t, x) for x in mine for c in x.cards if (t := c.taken) is not None and t > 0]
     if not taken:
         return None
@@ -100,17 +104,38 @@ def whole(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> Amount | None:
     return Amount("measured at load", max(0, min(sizes) - slack), max(sizes) + slack, "measured", source, at)
 
 
-def left(recipe: Recipe, uuids: Iterable[str], loads: Iterable[MeasuredLoad]) -> Amount | None:
-    """What the newest load of exactly this recipe on these GPUs left free on the fullest of them."""
+def left(
+    recipe: Recipe, uuids: Iterable[str], loads: Iterable[MeasuredLoad],
+    reserved: Mapping[str, int | None] = {},
+) -> dict[str, Amount]:  # fmt: skip
+    """What the newest load of exactly this recipe on these GPUs left free on each; {} = nobody knows.
+
+    `reserved` is the driver's own share. A load beside another serve is passed over: what it left is not what a
+    card of its own leaves. Keys are UUIDs in small letters.
+    """
     wanted = {u.lower() for u in uuids}
-    for load in reversed([x for x in loads if x.digest == recipe.digest()]):
-        if {c.uuid.lower() for c in load.cards} == wanted and wanted:
-            free = [c.after for c in load.cards]
-            if None in free:
-                return None
-            least = min(f for f in free if f is not None)
-            return Amount("left free after load", least, least, "measured", load.operation, load.at)
-    return None
+    for load in reversed(_of(recipe, loads)):
+        cards = {c.uuid.lower(): c for c in load.cards}
+        if cards.keys() != wanted or any(_shared(c, reserved.get(u)) for u, c in cards.items()):
+            continue
+        name = "left free after load"
+        free = {u: c.after for u, c in cards.items() if c.after is not None}
+        if len(free) < len(cards):
+            return {}
+        return {u: Amount(name, f, f, "measured", load.operation, load.at) for u, f in free.items()}
+    return {}
+
+
+def _shared(card: CardLoad, reserved: int | None) -> bool:
+    """Whether somebody else is known to have held memory of it before the load."""
+    if card.total is None or card.before is None or reserved is None:
+        return False
+    return card.total - reserved - card.before > BASELINE_TOLERANCE_MIB * MIB
+
+
+def _of(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> list[MeasuredLoad]:
+    digest = recipe.digest()
+    return [x for x in loads if x.digest == digest]
 
 
 def rest(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> Amount | None:
@@ -118,9 +143,10 @@ def rest(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> Amount | None:
 
     Assumed, not measured: other arguments may take other room.
     """
+    shape = shape_of(recipe)
     near = [
         x for x in loads
-        if x.shape == shape_of(recipe) and x.concurrency == recipe.envelope.concurrency and x.rank_bytes
+        if x.shape == shape and x.concurrency == recipe.envelope.concurrency and x.rank_bytes
     ]  # fmt: skip
     sizes = [
         (t - x.rank_bytes, x) for x in near for c in x.cards
@@ -135,11 +161,13 @@ def rest(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> Amount | None:
 
 
 def newest_pool(recipe: Recipe, loads: Iterable[MeasuredLoad]) -> Amount:
-    mine = [x for x in loads if x.digest == recipe.digest() and x.pool_tokens and not x.odd]
+    """Tokens of the pool of one copy."""
+    mine = [x for x in _of(recipe, loads) if x.pool_tokens and not x.odd]
     if not mine:
         return unknown("pool", "this recipe was not loaded here with a pool that the engine told")
     last = mine[-1]
-    return Amount("pool", last.pool_tokens, last.pool_tokens, "measured", last.operation, last.at)
+    each = (last.pool_tokens or 0) / last.replicas
+    return Amount("pool", each, each, "measured", last.operation, last.at)
 
 
 def _named(loads: list[MeasuredLoad]) -> tuple[str, str]:

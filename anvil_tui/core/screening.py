@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from anvil_tui.core.gpus import resolve_gpus
 from anvil_tui.core.heaps import Behaviour, Card, Heap, Need, mib
 from anvil_tui.core.loads import MeasuredLoad, left, newest_pool, per_token, replicas_of, rest, whole
 from anvil_tui.core.quantity import Amount, exactly, unknown
-from anvil_tui.core.recipe import Recipe, Weights
+from anvil_tui.core.recipe import EngineKind, Recipe, Weights
 from anvil_tui.core.vram import find, label
 from anvil_tui.core.waivers import Waiver, in_force, waiver_text
 from anvil_tui.core.workspace import Workspace
@@ -57,7 +57,7 @@ def feasible(recipe: Recipe, ground: Ground, basis: Basis = "whole card") -> Fea
     uuids, note = resolved(recipe, ground)
     standing = recipe.reserve.needed_mib(ground.workspace.policies.reserve_mib)
     need = need_of(recipe, ground, uuids, basis)
-    cards = cards_of(recipe, ground.snapshot, uuids, basis, need)
+    cards = cards_of(recipe, ground, uuids, basis, need)
     plain = screen(need, cards, standing * MIB)
     waiver = in_force(recipe, uuids, ground.waivers, ground.today, ground.workspace.policies.reserve_mib)
     shown = plain
@@ -85,8 +85,8 @@ def resolved(recipe: Recipe, ground: Ground) -> tuple[tuple[str, ...], str]:
 
 def need_of(recipe: Recipe, ground: Ground, uuids: tuple[str, ...], basis: Basis) -> Need:
     table = recipe.feasibility
-    measured = whole(recipe, ground.loads)
-    seen = _left(recipe, ground, uuids) if basis == "whole card" else None
+    measured = whole(recipe, _on_alike(recipe, ground, uuids))
+    seen = _left(recipe, ground, uuids)[0] if basis == "whole card" else None
     return Need(
         tokens=_tokens(recipe),
         concurrency=recipe.envelope.concurrency,
@@ -135,6 +135,10 @@ def _weights(name: str, checkpoint: Weights, recipe: Recipe) -> Amount:
     """Assumed: a rank's share takes on the card what it takes on disk, and every rank gets the same share."""
     if checkpoint.bytes is None:
         return unknown(name, f"{checkpoint.repo}: the recipe does not say how many bytes it has")
+    if recipe.engine is EngineKind.LLAMACPP and len(recipe.gpus.select) > 1:
+        return Amount(
+            name, 0, checkpoint.bytes, "assumed", f"{checkpoint.bytes:,} bytes on disk, cut over the GPUs unevenly"
+        )
     share = checkpoint.bytes / recipe.gpus.tensor_parallel
     return Amount(
         name, share, share, "assumed", f"{checkpoint.bytes:,} bytes on disk / {recipe.gpus.tensor_parallel}"
@@ -153,16 +157,32 @@ def _per_token(recipe: Recipe, loads: Sequence[MeasuredLoad]) -> tuple[Amount, .
     )
 
 
-def _left(recipe: Recipe, ground: Ground, uuids: tuple[str, ...]) -> Amount | None:
-    """What was left free with exactly this recipe: here, else on the hardware that the recipe's record names."""
-    here = left(recipe, uuids, ground.loads)
+def _left(recipe: Recipe, ground: Ground, uuids: tuple[str, ...]) -> tuple[Amount | None, Mapping[str, Amount]]:
+    """What was left free with exactly this recipe: (the least, by card where it was measured here).
+
+    Here, else on the hardware that the recipe's record names.
+    """
+    gpus = {u.lower(): g for u in uuids if ground.snapshot and (g := find(ground.snapshot, u))}
+    here = left(recipe, uuids, ground.loads, {u: g.reserved_bytes for u, g in gpus.items()})
+    least = min(here.values(), key=lambda a: a.low or 0.0, default=None)
     points = [q.amount(f"left free {name}") for name, q in recipe.feasibility.free.items()]
     named = [p for p in points if p.low is not None]
     if named and _same_hardware(recipe, ground.snapshot, uuids):
         recorded = min(named, key=lambda p: p.low or 0.0)
-        if here is None or (recorded.low or 0.0) < (here.low or 0.0):
-            return recorded
-    return here
+        if least is None or (recorded.low or 0.0) < (least.low or 0.0):
+            return recorded, {}
+    return least, here
+
+
+def _on_alike(recipe: Recipe, ground: Ground, uuids: tuple[str, ...]) -> list[MeasuredLoad]:
+    """Loads whose whole need speaks of these cards: of engines that take a share, those on cards of such sizes."""
+    sizes = {g.total_bytes for u in uuids if ground.snapshot and (g := find(ground.snapshot, u))} - {None}
+    if recipe.engine not in _BY_SHARE or not sizes:
+        return list(ground.loads)
+    return [x for x in ground.loads if all(c.total is None or c.total in sizes for c in x.cards)]
+
+
+_BY_SHARE = (EngineKind.VLLM, EngineKind.SGLANG)
 
 
 def _same_hardware(recipe: Recipe, snapshot: GpuSnapshot | None, uuids: tuple[str, ...]) -> bool:
@@ -196,16 +216,16 @@ def _behaviours(recipe: Recipe, ground: Ground, uuids: tuple[str, ...]) -> tuple
 # the cards
 
 
-def cards_of(
-    recipe: Recipe, snapshot: GpuSnapshot | None, uuids: tuple[str, ...], basis: Basis, need: Need
-) -> list[Card]:
+def cards_of(recipe: Recipe, ground: Ground, uuids: tuple[str, ...], basis: Basis, need: Need) -> list[Card]:
+    snapshot = ground.snapshot
     if snapshot is None or not uuids:
         if need.left is None:
             return []
         return [
             Card(f"a card of {recipe.feasibility.hardware}", unknown("card", "no GPU of the recipe is read here"))
         ]
-    return [_card(g, basis) for u in uuids if (g := find(snapshot, u))]
+    on = _left(recipe, ground, uuids)[1] if need.left is not None else {}
+    return [replace(_card(g, basis), left=on.get(u.lower())) for u in uuids if (g := find(snapshot, u))]
 
 
 def _card(gpu: Gpu, basis: Basis) -> Card:
@@ -296,10 +316,6 @@ def warnings_for(recipe: Recipe, ground: Ground, *, alone: bool) -> tuple[list[s
     if found.cls == "proven-infeasible":
         return [f"{recipe.id} cannot fit: {found.screen.why} ({found.basis})"], []
     return [], [] if found.cls in ("math-qualified", "benchmark-survivor") else [sentence(found)]
-
-
-def of_files(recipes: Iterable[Recipe], ground: Ground) -> dict[str, Feasible]:
-    return {r.id: feasible(r, ground) for r in recipes}
 
 
 def under(ground: Ground, waiver: Waiver) -> Ground:

@@ -10,13 +10,24 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.box import MIB, Engine, KvCapacity
+from anvil_tui.core.box import MIB, Engine, GpuSnapshot, KvCapacity
 from anvil_tui.core.feasibility import FeasibilityClass
 from anvil_tui.core.heaps import Behaviour
-from anvil_tui.core.loads import CardLoad, MeasuredLoad, left, per_token, rest, shape_of, whole
+from anvil_tui.core.loads import (
+    CardLoad,
+    MeasuredLoad,
+    left,
+    newest_pool,
+    per_token,
+    replicas_of,
+    rest,
+    shape_of,
+    whole,
+)
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.screening import Ground, feasible, lines, warnings_for
 from anvil_tui.core.waivers import Waiver, in_force, waivers_for
+from tests.support import worlds
 from tests.support.membox import GPU, World, recipe, workspace
 
 GIB = 1024 * MIB
@@ -115,12 +126,18 @@ def test_data_parallel_copies_share_the_pool() -> None:
     assert got is not None and got.low == pytest.approx(10_737.4, abs=0.1)
 
 
+def test_two_copies_of_one_pool_hold_half_of_it_each() -> None:
+    """200,000 tokens told of two copies: one rank has room for 100,000, and its margin buys tokens of its own."""
+    pool = newest_pool(on_gpu(), [load(on_gpu(), pool_tokens=200_000, rank_bytes=GIB, replicas=2)])
+    assert (pool.low, pool.high) == (100_000, 100_000)
+
+
 def test_other_arguments_are_only_assumed_to_take_as_much() -> None:
     made = on_gpu()
     other = on_gpu("a2", launch={"argv": ("--port", "{port}", "--chunk", "4096"), "start_deadline_s": 5})
     seen = [load(made, pool_tokens=1000, rank_bytes=GIB)]
     assert shape_of(made) == shape_of(other) and made.digest() != other.digest()
-    assert whole(other, seen) is None and left(other, (GPU,), seen) is None
+    assert whole(other, seen) is None and left(other, (GPU,), seen) == {}
     got = rest(other, seen)
     assert got is not None and (got.low, got.status) == ((60_000 - 1024) * MIB, "assumed")
     more = on_gpu("a3", envelope={"context_tokens": 2048, "max_output_tokens": 256, "concurrency": 8})
@@ -129,9 +146,78 @@ def test_other_arguments_are_only_assumed_to_take_as_much() -> None:
 
 def test_what_was_left_speaks_only_of_the_same_cards() -> None:
     made = on_gpu()
-    assert left(made, (GPU,), [load(made)]) is not None
-    assert left(made, ("GPU-other",), [load(made)]) is None
-    assert left(made, (), [load(made)]) is None
+    assert left(made, (GPU,), [load(made)])
+    assert left(made, ("GPU-other",), [load(made)]) == {}
+    assert left(made, (), [load(made)]) == {}
+
+
+def test_what_was_left_beside_another_serve_is_not_what_a_card_of_its_own_leaves(box: Box) -> None:
+    """20,000 MiB were another's when it took 60,000: alone it leaves 97,887 - 600 - 60,000 = 37,287, give or take
+    the 256 of two readings, and not 17,287."""
+    shared = load(on_gpu(), 60_000, free=17_287)
+    got = feasible(on_gpu(), ground(box, shared, reserve=20_000))
+    assert got.cls == "benchmark-survivor"
+    assert got.screen.heaps[0].margin == (37_031 * MIB, 37_543 * MIB)
+
+
+TWO = (worlds.UUIDS[0], worlds.UUIDS[1])
+
+
+def two_cards(*totals: int, reserved: int = 600) -> Ground:
+    """Empty cards of so many MiB, of which the driver keeps some for itself."""
+    gpus = tuple(
+        worlds.gpu(i, free_mib=size - reserved, total_bytes=size * MIB, reserved_bytes=reserved * MIB)
+        for i, size in enumerate(totals)
+    )
+    return Ground(workspace(reserve_mib=3072), GpuSnapshot("580", gpus), date(2026, 9, 3))
+
+
+def on_two(**more: Any) -> Recipe:
+    return recipe("a", **{"engine": "vllm", "gpus": {"select": TWO, "tensor_parallel": 2}, **more})
+
+
+def loaded_on_two(made: Recipe, *cards: tuple[int, int]) -> MeasuredLoad:
+    """(MiB in all, MiB left free) of each card; 600 MiB are the driver's."""
+    mine = [
+        CardLoad(uuid, total * MIB, (total - 600) * MIB, after * MIB)
+        for uuid, (total, after) in zip(TWO, cards, strict=True)
+    ]
+    return load(made, cards=tuple(mine))
+
+
+def test_each_of_two_different_cards_keeps_its_own_figures() -> None:
+    """TP=2 on 97,887 and 48,000 MiB: 9,000 and 4,000 were left free: 88,287 and 43,400 MiB are the ranks'."""
+    made = on_two()
+    there = dataclasses.replace(
+        two_cards(97_887, 48_000), loads=(loaded_on_two(made, (97_887, 9000), (48_000, 4000)),)
+    )
+    heaps = feasible(made, there).screen.heaps
+    assert [(h.demand.low, h.margin[0], h.policy_margin[0]) for h in heaps] == [
+        (43_400 * MIB, 4000 * MIB, 928 * MIB), (88_287 * MIB, 9000 * MIB, 5928 * MIB),
+    ]  # fmt: skip
+
+
+def test_a_share_of_a_large_card_proves_nothing_of_a_small_one() -> None:
+    """vLLM took 90 % of 97,887 MiB, as told; of 48,000 it takes 90 % as well. No load is refused for it."""
+    made = on_two()
+    there = loaded_on_two(made, (97_887, 9000), (97_887, 9000))
+    large = dataclasses.replace(there, cards=tuple(dataclasses.replace(c, uuid=c.uuid + "x") for c in there.cards))
+    small = dataclasses.replace(two_cards(48_000, 48_000), loads=(large,))
+    assert warnings_for(made, small, alone=True)[0] == []
+    assert feasible(made, small).cls == "unresolved"
+
+
+def test_llamacpp_cuts_one_model_over_its_cards_and_makes_no_copies() -> None:
+    """30,000 MiB of weights on two cards of 24,000: each holds a part that nobody tells beforehand."""
+    made = on_two(
+        engine="llamacpp", gpus={"select": TWO}, kv={"pool_tokens": 4096},
+        model={"repo": "r", "path": "/m", "bytes": 30_000 * MIB},
+    )  # fmt: skip
+    assert replicas_of(made) == 1
+    found = feasible(made, two_cards(24_000, 24_000))
+    assert found.cls == "unresolved"
+    weights = next(p for p in found.screen.parts if p.name == "weights")
+    assert (weights.low, weights.high) == (0, 30_000 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +230,7 @@ def test_what_was_left_speaks_only_of_the_same_cards() -> None:
 )
 def test_screen_on_a_measured_load(box: Box, free: int, reserve: int, cls: FeasibilityClass) -> None:
     made = on_gpu()
-    got = feasible(made, ground(box, load(made, free=free), reserve=reserve))
+    got = feasible(made, ground(box, load(made, TOTAL - 600 - free, free=free), reserve=reserve))
     assert got.cls == cls
     assert got.screen.heaps[0].policy_margin == ((free - reserve) * MIB,) * 2
 
@@ -203,7 +289,7 @@ class TestWaivers:
     def test_it_changes_the_class_and_no_measurement(self, box: Box) -> None:
         made = on_gpu(**self.STANDING)
         passed = Behaviour("suite promotion", "pass", "passed")
-        seen = load(made, free=2101)
+        seen = load(made, TOTAL - 600 - 2101, free=2101)
         before = feasible(made, ground(box, seen, qualified=passed))
         after = feasible(made, ground(box, seen, qualified=passed, waivers=(self.waiver(),)))
         assert (before.cls, after.cls, after.standing_class) == (

@@ -21,7 +21,6 @@ from anvil_tui.core.screening import Feasible, Ground, as_json, feasible, lines,
 from anvil_tui.core.waivers import Waiver, in_force, scope, waiver_text
 from anvil_tui.core.world import RecipeFile, World
 from anvil_tui.service.box import Box
-from anvil_tui.service.pasts import Pasts
 
 
 def world_of(box: Box) -> World:
@@ -112,7 +111,7 @@ def dossier(args: argparse.Namespace) -> int:
     world = world_of(box)
     recipes = [f.recipe for f in world.recipes if f.recipe]
     made = dossier_of(
-        args.family, recipes, today=world.now_utc.date(), pasts=Pasts(box.bundles).all() if box.bundles else (),
+        args.family, recipes, today=world.now_utc.date(), pasts=world.pasts,
         holdings=dict(world.qualified), waivers=world.waivers, record=world.record,
     )  # fmt: skip
     if args.json:

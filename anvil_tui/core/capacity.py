@@ -94,10 +94,7 @@ def proven_by(rows: Iterable[LaneRow], bundle: str, at: str) -> list[Proven]:
     return [
         Proven(r.streams, int(low), r.requests, bundle, at)
         for r in rows
-        if r.requests >= r.streams
-        and not r.failed
-        and r.waiting_peak == 0
-        and (r.running_peak or r.streams) >= r.streams
+        if r.requests >= r.streams and not r.failed and r.waiting_peak == 0 and (r.running_peak or 0) >= r.streams
         if (low := r.prompt_tokens.low if r.prompt_tokens else None) is not None
     ]
 

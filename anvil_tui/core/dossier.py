@@ -111,7 +111,7 @@ def dossier(
     age = (today - reviewed).days if reviewed else None
     return Dossier(
         family, current, reviewed, age, _freshness(age),
-        ladder=tuple(_ladder(current[0], mine, held)) if current else (),
+        ladder=tuple(_ladder(current[0], recipes, held)) if current else (),
         lanes=tuple(_lane(r, mine, held, record) for r in _ordered(mine)),
         decisions=tuple(decisions),
         negatives=tuple(sorted(_negatives(mine, pasts), key=lambda n: n.at, reverse=True)),
@@ -148,7 +148,7 @@ def _ordered(recipes: Iterable[Recipe]) -> list[Recipe]:
 
 
 def _ladder(first: str, recipes: Sequence[Recipe], held: dict[str, Holding]) -> Iterator[Rung]:
-    """From the current recipe back, by what each recipe names as its rollback."""
+    """From the current recipe back, by what each recipe names as its rollback, of whatever family."""
     by_id, seen, at = {r.id: r for r in recipes}, set[str](), first
     while at in by_id and at not in seen:
         seen.add(at)

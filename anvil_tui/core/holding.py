@@ -19,6 +19,7 @@ from anvil_tui.core.times import parse_time
 State = Literal["never", "failed", "holds", "drifted", "cannot-tell"]
 
 GONE = "none of this recipe is here"
+_GONE = {"container": GONE, "suite": "no longer here"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ def past_of(bundle: Bundle) -> Past:
 
 def proven_for(recipe: Recipe, pasts: Iterable[Past]) -> tuple[Proven, ...]:
     """What lanes proved of exactly this recipe, over all of its bundles."""
-    mine = [p for p in pasts if _bare(p.identity.recipe_digest) == recipe.digest()]
+    digest = recipe.digest()
+    mine = [p for p in pasts if _bare(p.identity.recipe_digest) == digest]
     return frontier(p for past in mine for p in past.proven)
 
 
@@ -112,7 +114,7 @@ def _compared(recipe: Recipe, was: Identity, now: Identity) -> tuple[list[Drift]
         if then is None or today is None:
             untold.append(f"{name}: {'not in the record' if then is None else 'cannot be read now'}")
         elif then != today:
-            drift.append(Drift(name, then or "none", today or GONE))
+            drift.append(Drift(name, then or "none", today or _GONE.get(name, "none")))
     return drift, untold
 
 

@@ -129,7 +129,7 @@ def test_the_recipe_s_context_is_never_resident() -> None:
 def lane(streams: int, low: float | None, **more: Any) -> LaneRow:
     fields: dict[str, Any] = {
         "prompt_tokens": None if low is None else Spread(streams, low, low + 500, low + 900),
-        "requests": streams, "waiting_peak": 0, **more,
+        "requests": streams, "waiting_peak": 0, "running_peak": streams, **more,
     }  # fmt: skip
     return LaneRow("capacity", streams, **fields)
 
@@ -185,4 +185,6 @@ def test_o102_and_o37_a_request_that_can_never_be_served_is_refused() -> None:
 def test_a_row_whose_streams_were_never_seen_at_once_proves_no_concurrency() -> None:
     row = LaneRow("c", 2, 4, prompt_tokens=Spread(4, 100, 100, 100), waiting_peak=0, running_peak=1)
     assert rows_prove([row], "b", "t") == []
+    for unseen in (None, 0):
+        assert rows_prove([replace(row, running_peak=unseen)], "b", "t") == []
     assert [p.streams for p in rows_prove([replace(row, running_peak=2)], "b", "t")] == [2]

@@ -148,6 +148,9 @@ def test_a_way_back_that_leads_nowhere_or_round_is_said() -> None:
     known = worlds.recipes()
     a = known["glm53-exl3-r10"].model_copy(update={"rollback": "gone"})
     assert made((a,)).ladder[-1].why == "gone: no recipe of this name is here"
+    family = known["glm53-exl3-r9"].model_copy(update={"id": "gone", "family": "another"})
+    over = made((a, family)).ladder
+    assert [r.recipe for r in over] == ["glm53-exl3-r10", "gone", ""], "a way back may lead to another family"
     b = known["glm53-exl3-r9"].model_copy(update={"rollback": "glm53-exl3-r10"})
     circle = made((known["glm53-exl3-r10"], b)).ladder
     assert [r.recipe for r in circle] == ["glm53-exl3-r10", "glm53-exl3-r9", ""] and "circle" in circle[-1].why

@@ -95,6 +95,11 @@ def test_a_container_that_is_gone() -> None:
     assert Drift("container", worlds.cid(RECIPE.id), GONE) in got.drift
 
 
+def test_a_suite_that_is_gone_is_not_called_a_recipe() -> None:
+    held = holdings(worlds.calm(), [past(identity())], {})[RECIPE.id]
+    assert [(d.name, d.now) for d in held.drift] == [("suite", "no longer here")]
+
+
 def test_a_stopped_engine_s_version_follows_from_its_image() -> None:
     quiet = replace(worlds.calm(), engines={})
     assert found(identity(), quiet).state == "holds"
@@ -128,7 +133,9 @@ def test_only_a_qualification_that_holds_counts_for_feasibility() -> None:
 
 
 def test_a_bundle_is_kept_small() -> None:
-    row = LaneRow("capacity", 2, 2, prompt_tokens=Spread(2, 206_630, 206_640, 206_650), waiting_peak=0)
+    row = LaneRow(
+        "capacity", 2, 2, prompt_tokens=Spread(2, 206_630, 206_640, 206_650), waiting_peak=0, running_peak=2
+    )
     results = (
         GateResult("lane", "capacity", Verdict.PASSED, "2/2", 1, 1, 9.0, rows=(row,)),
         GateResult("needle", "needle", Verdict.FAILED, "wrong answer", 0, 1, 9.0),

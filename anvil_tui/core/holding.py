@@ -12,6 +12,7 @@ from typing import Literal
 from anvil_tui.core.bundle import Bundle, BundleKind, Identity
 from anvil_tui.core.capacity import Proven, frontier, proven_by
 from anvil_tui.core.gate_kinds import LANES
+from anvil_tui.core.gates import Verdict
 from anvil_tui.core.heaps import Behaviour
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.times import parse_time
@@ -24,7 +25,10 @@ _GONE = {"container": GONE, "suite": "no longer here"}
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is kept in memory of one bundle: whose it is, how it ended, and what its lanes proved."""
+    """What is kept in memory of one bundle: whose it is, how it ended, and what its lanes proved.
+
+    `failed`: what the serve did wrong. A run that passed nothing and failed nothing has no verdict on the serve.
+    """
 
     id: str
     at: str
@@ -61,7 +65,7 @@ class Holding:
 def past_of(bundle: Bundle) -> Past:
     rows = [row for r in bundle.results if r.kind in LANES for row in r.rows]
     failed = tuple(
-        f"{r.gate} {r.verdict}: {r.reason}" for r in bundle.results if r.verdict != "passed" and not r.accepted
+        f"{r.gate} failed: {r.reason}" for r in bundle.results if r.verdict == Verdict.FAILED and not r.accepted
     )
     proven = frontier(proven_by(rows, bundle.id, bundle.at))
     return Past(
@@ -77,7 +81,8 @@ def proven_for(recipe: Recipe, pasts: Iterable[Past]) -> tuple[Proven, ...]:
 
 
 def newest(recipe_id: str, pasts: Iterable[Past]) -> Past | None:
-    mine = [p for p in pasts if p.identity.recipe == recipe_id]
+    """The last one with a verdict on the serve: trouble of our own, or a cancel, takes nothing away."""
+    mine = [p for p in pasts if p.identity.recipe == recipe_id and (p.passed is not False or p.failed)]
     return max(mine, key=lambda p: moment(p.at), default=None)
 
 

@@ -18,6 +18,7 @@ from anvil_tui.core.serves import derive
 from tests.support import worlds
 
 RECIPE = worlds.recipes()[worlds.CANDIDATE]
+WRONG = ("needle failed: wrong answer",)
 SUITES = {"promotion": "5" * 64}
 NOW = identity_now(RECIPE, worlds.calm(), SUITES, None)
 
@@ -37,6 +38,19 @@ def past(of: Identity, at: str = "2026-09-02T10:40:00+00:00", passed: bool | Non
 
 def found(was: Identity, world: Any = None, **more: Any) -> Holding:
     return holdings(world or worlds.calm(), [past(was, **more)], SUITES)[RECIPE.id]
+
+
+def test_a_run_that_failed_by_our_own_trouble_takes_nothing_away() -> None:
+    """Only a failed gate does: a busy machine or a cancel says nothing of the serve."""
+    results = (
+        GateResult("depth", "depth-sweep", Verdict.ERRORED, "the load generator looked late", 0, 1, 9.0),
+        GateResult("smoke", "smoke", Verdict.CANCELLED, "asked to stop", 0, 1, 9.0),
+    )
+    errored = past_of(Bundle("op/later", "measured", "2026-09-03T10:40:00Z", identity(), False, results))
+    assert errored.failed == (), "a negative is what the serve did wrong"
+    got = holdings(worlds.calm(), [past(identity()), errored], SUITES)[RECIPE.id]
+    assert (got.state, got.bundle) == ("holds", "op/serve")
+    assert holdings(worlds.calm(), [errored], SUITES)[RECIPE.id].state == "never"
 
 
 def test_it_holds_when_nothing_moved() -> None:
@@ -108,14 +122,14 @@ def test_a_stopped_engine_s_version_follows_from_its_image() -> None:
 def test_never_failed_and_without_verdict() -> None:
     assert holding(RECIPE, [], NOW).state == "never"
     assert word(holding(RECIPE, [], NOW)) == "never"
-    assert found(identity(), passed=False).state == "failed"
+    assert found(identity(), passed=False, failed=WRONG).state == "failed"
     undecided = found(identity(), passed=None)
     assert undecided.state == "cannot-tell" and "no verdict" in undecided.untold[0]
 
 
 def test_the_newest_counts_whatever_its_order() -> None:
     old = past(identity(), "2026-08-30", passed=True)
-    new = past(identity(), "2026-09-02T00:00:01+02:00", passed=False)
+    new = past(identity(), "2026-09-02T00:00:01+02:00", passed=False, failed=WRONG)
     for order in ([old, new], [new, old]):
         assert holding(RECIPE, order, NOW).state == "failed"
     assert holding(RECIPE, [past(identity(recipe="other"))], NOW).state == "never"
@@ -128,7 +142,7 @@ def test_only_a_qualification_that_holds_counts_for_feasibility() -> None:
 
     assert outcome(found(identity())) == "pass"
     assert outcome(found(identity(driver="1"))) == "unproven"
-    assert outcome(found(identity(), passed=False)) == "miss"
+    assert outcome(found(identity(), passed=False, failed=WRONG)) == "miss"
     assert outcome(holding(RECIPE, [], NOW)) is None
 
 

@@ -6,7 +6,7 @@ Definitions: TTFT and E2E run from the last byte of the request written; `any` i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 CacheState = Literal["cold", "warm", "shared", "unknown"]
@@ -97,3 +97,9 @@ class LaneRow:
     source: str = "measured"
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def drawable(row: LaneRow) -> LaneRow:
+    """Times that must not be used are not drawn."""
+    spoilt = row.instrument is not None and row.instrument.invalid
+    return replace(row, decode_tok_s=None, ttft_any_s=None) if spoilt else row

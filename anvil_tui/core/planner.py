@@ -123,7 +123,11 @@ def _qualify(d: Draft) -> None:
         d.refuse(f"{serve.recipe_id} is not running: `load {serve.recipe_id}` first")
     d.gates(suite, recipe, container=serve.container_id)
     d.undo_step(
-        "record", "record", "after a failed gate the earlier qualification no longer counts", 30, unqualified=serve.container_id
+        "record",
+        "record",
+        "end the earlier qualification if a gate failed",
+        30,
+        unqualified=serve.container_id,
     )
     d.decide("every gate passed")
     d.step("record", "record", "record the qualification", 30, qualified=serve.container_id, suite=suite.id)

@@ -20,7 +20,7 @@ from anvil_tui.core.claims import (
     show,
     words,
 )
-from anvil_tui.core.lanes import LaneRow
+from anvil_tui.core.lanes import LaneRow, drawable
 from anvil_tui.core.plots import Chart, over_depth, over_streams
 from anvil_tui.core.publish import scrubbed
 from anvil_tui.core.report_close import Source, completed, completed_text
@@ -174,7 +174,7 @@ def _table(rows: Sequence[Fact], columns: Sequence[Column]) -> Table:
 
 def _charts(rows: Sequence[LaneRow]) -> tuple[Chart, ...]:
     """Decode and TTFT over depth where depths differ, over concurrency where loads do; one line a fixed other."""
-    rows = [_drawable(r) for r in rows]
+    rows = [drawable(r) for r in rows]
     by = ""
     if all(r.decode_tok_s is None for r in rows):
         by, rows = ", by (N-1)/T", [replace(r, decode_tok_s=r.decode_seeds_tok_s) for r in rows]
@@ -188,12 +188,6 @@ def _charts(rows: Sequence[LaneRow]) -> tuple[Chart, ...]:
             over_streams(_arms(rows, "streams"), "ttft"),
         ]
     return tuple(c for c in charts if any(p.y is not None for a in c.series for p in a.points))
-
-
-def _drawable(row: LaneRow) -> LaneRow:
-    """Times that must not be used are not drawn."""
-    spoilt = row.instrument is not None and row.instrument.invalid
-    return replace(row, decode_tok_s=None, ttft_any_s=None) if spoilt else row
 
 
 def _arms(rows: Sequence[LaneRow], over: str, by: str = "") -> dict[str, list[LaneRow]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from threading import Lock
 from typing import Any
@@ -13,7 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from anvil_tui import __version__
 from anvil_tui.core.bundle import suite_digest
 from anvil_tui.core.errors import BadFile, EffectFailed
-from anvil_tui.core.gates import GateProgress, GateResult, Suite, Verdict
+from anvil_tui.core.gates import GateProgress, GateResult, Verdict
+from anvil_tui.core.lane_rules import BUSY, UNUSABLE
 from anvil_tui.core.plan import Step
 from anvil_tui.ports.operations import OperationStore
 from anvil_tui.service.deeds import Seen
@@ -57,7 +58,7 @@ def run_gates(run: Run, step: Step) -> None:
     _keep_evidence(run, basis, results, (*left_out, *_taken_up(kept)))
     run.stop_if_asked()
     if not suite_passed(results):
-        raise EffectFailed(_why_not(suite, results))
+        raise EffectFailed(why_not_passed(suite.id, results))
     run.memory["gates"] = {"suite": suite.id, "passed": len(results)}
 
 
@@ -87,9 +88,17 @@ def _record(event: GateProgress | GateResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _why_not(suite: Suite, results: tuple[GateResult, ...]) -> str:
-    bad = [f"{r.gate} {r.verdict}: {r.reason}" for r in results if r.verdict != "passed" and not r.accepted]
-    return f"suite {suite.id} did not pass: " + "; ".join(bad)
+def why_not_passed(suite: str, results: Sequence[GateResult]) -> str:
+    """One reason in full, a fault of the serve before all else; the other gates by name under their verdict."""
+    bad = [r for r in results if r.verdict != Verdict.PASSED and not r.accepted]
+    first, *more = sorted(bad, key=lambda r: r.verdict != Verdict.FAILED)
+    told = [f"suite {suite} did not pass: {first.gate} {first.verdict}: {first.reason}"]
+    for verdict in dict.fromkeys(r.verdict for r in more):
+        too = ", too" if verdict == first.verdict else ""
+        told.append(f"{verdict}{too}: {', '.join(r.gate for r in more if r.verdict == verdict)}")
+    if any(r.verdict == Verdict.ERRORED and r.reason.endswith(UNUSABLE) for r in bad):
+        told.append(BUSY)
+    return "; ".join(told)
 
 
 def _waits(run: Run, step: Step) -> Callable[[], bool]:

@@ -13,6 +13,7 @@ import pytest
 
 from anvil_tui.core.gates import GateProgress, GateResult, Suite, SuiteFile, Verdict
 from anvil_tui.core.journal import GateView, OperationView, usual_s
+from anvil_tui.core.lane_rules import BUSY, UNUSABLE
 from anvil_tui.core.lanes import LaneRow, Spread
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service import gate_run
@@ -148,6 +149,21 @@ def test_requests_at_once_that_are_paused_write_one_whole_journal(tmp_path: Path
     said = [r.data["paused"] for r in journal.records() if "paused" in r.data]
     assert said == [True, False] * (len(said) // 2), "one note a pause, and one that it goes on"
     assert [r.data["done"] for r in journal.records() if r.data.get("verdict") == "running"] == list(range(25))
+
+
+def test_why_a_suite_did_not_pass_is_one_sentence_with_what_to_do() -> None:
+    """The serve's fault first; one reason and the other names; a busy machine is told as such."""
+    late = f"C1 96 unique: the load generator looked 2.1 ms late (p99), more than 1 ms; {UNUSABLE}"
+    lanes = [GateResult(n, "capacity", Verdict.ERRORED, f"0/1; {late}", 0, 1, 1.0) for n in ("c", "d", "e")]
+    passed = GateResult("s", "smoke", Verdict.PASSED, "1/1", 1, 1, 1.0)
+    assert gate_run.why_not_passed("small", [passed, *lanes]) == (
+        f"suite small did not pass: c errored: 0/1; {late}; errored, too: d, e; {BUSY}"
+    )
+    wrong = GateResult("n", "needle", Verdict.FAILED, "wrong answer", 0, 1, 1.0)
+    assert gate_run.why_not_passed("small", [lanes[0], wrong]) == (
+        f"suite small did not pass: n failed: wrong answer; errored: c; {BUSY}"
+    )
+    assert gate_run.why_not_passed("small", [wrong]) == "suite small did not pass: n failed: wrong answer"
 
 
 def test_a_cancel_ends_a_pause(tmp_path: Path) -> None:

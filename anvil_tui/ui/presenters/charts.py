@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from anvil_tui.core.lanes import LaneRow, Spread
+from anvil_tui.core.lanes import LaneRow, Spread, drawable
 from anvil_tui.core.plots import MARKS, Chart, amount, over_depth, over_streams, text_plot
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, cut_row, right, row, sentence, width_of
 from anvil_tui.ui.text import NA, literal, number
@@ -43,10 +43,13 @@ def chart_of(lines: Mapping[str, Sequence[LaneRow]], measure: str, deep: bool) -
 
 def charts(lines: Mapping[str, Sequence[LaneRow]], deep: bool, width: int, height: int) -> list[Row]:
     """Decode and TTFT, beside each other where there is room; a sentence while there is no line to draw."""
-    made = [chart_of(lines, m, deep) for m in MEASURES]
+    usable = {name: [drawable(r) for r in rows] for name, rows in lines.items()}
+    made = [chart_of(usable, m, deep) for m in MEASURES]
     places = {p.x for c in made for s in c.series for p in s.points if p.y is not None}
     if len(places) < 2:
         over = "depth" if deep else "number of streams"
+        if len({r.nominal_tokens if deep else r.streams for rows in lines.values() for r in rows}) > 1:
+            return sentence("No chart: rows whose times must not be used are not drawn.", width, "dim")
         return sentence(f"A chart needs rows at two places; so far there is one {over} or none.", width, "dim")
     beside = width >= _BESIDE
     each = (width - _GAP) // 2 if beside else width

@@ -8,6 +8,7 @@ from typing import Any
 from anvil_tui.core.gate_kinds import GATE_KEYS, LANES, LOOKS
 from anvil_tui.core.gates import GateResult, Observation, Verdict
 from anvil_tui.core.journal import GateView, OperationView, usual_s
+from anvil_tui.core.lane_rules import BUSY
 from anvil_tui.core.plots import amount
 from anvil_tui.core.shelf import RunFiles
 from anvil_tui.core.times import span
@@ -90,7 +91,7 @@ def _line(world: World, operation: OperationView, run: RunFiles, gate: GateView,
         right(f"{gate.done}/{gate.of}" if gate.of else "", 8),
         right(tokens, 10, "text" if tokens not in (NA, glyphs.DASH) else "faint"),
         right(_took(world, gate), 12, "dim"),
-        right(span(usual) if usual is not None else "", 12, "dim"),
+        right(_time(usual) if usual is not None else "", 12, "dim"),
         Cell("  "),
     ]
     why: Tone = "dim" if gate.verdict == Verdict.PASSED else tone
@@ -117,9 +118,14 @@ def measured_tokens(gate: GateView, result: GateResult | None) -> str:
 
 def _took(world: World, gate: GateView) -> str:
     if gate.elapsed_s is not None:
-        return f"{gate.elapsed_s:,.1f} s"
+        return _time(gate.elapsed_s)
     since = seconds_since(gate.started_at, world.now_utc) if gate.started_at else None
     return span(since) if since is not None and gate.verdict == "running" else ""
+
+
+def _time(seconds: float) -> str:
+    """Below ten seconds with a tenth: many gates take less than a second."""
+    return f"{seconds:.1f} s" if seconds < 9.95 else span(round(seconds))
 
 
 # one gate
@@ -142,6 +148,8 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
             heading(f"Rows {len(measured)}", width, "medians"),
             *charts.table(measured, width),
         ]
+        if any(r.instrument and r.instrument.invalid for r in measured):
+            rows += sentence(f"INVALID: {BUSY}", width, "warn")
     elif gate.kind in LANES and gate.verdict == "running":
         rows += [BLANK, *sentence("No row is complete yet.", width, "dim")]
     rows += [BLANK, *_rule(world, gate, run, width)]
@@ -163,7 +171,7 @@ def _outcome(world: World, operation: OperationView, gate: GateView, width: int)
         word,
         [Cell(f"{gate.done} of {gate.of}" if gate.of else "n/a")],
         [Cell(f"took {took}" if gate.verdict != "running" else f"running for {took}", "dim")],
-        [Cell(f"usually {span(usual)}" if usual is not None else "no earlier time of it on this recipe", "dim")],
+        [Cell(f"usually {_time(usual)}" if usual is not None else "no earlier time of it on this recipe", "dim")],
     ]
     out = [spread(joined(parts), [], width)]
     why: Tone = "text" if gate.verdict == Verdict.PASSED else tone
@@ -179,7 +187,7 @@ def _rule(world: World, gate: GateView, run: RunFiles, width: int) -> list[Row]:
             *sentence(literal(run.error or "not known: the suite was not kept", 600), width, "dim"),
         ]
     suite = (bundle.suite if bundle else run.suite).get("id", "")
-    source = f"suite {literal(suite)}, {'as judged by' if bundle else 'as its file says now'}"
+    source = f"suite {literal(suite)}, {'as it judged this run' if bundle else 'as its file says now'}"
     out = [heading("Rule", width, source)]
     if rule.get("proves"):
         out += sentence(literal(rule["proves"], 400), width, "text")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import os
 import select
 import socket
 import sys
@@ -270,12 +269,12 @@ def _wall_ahead() -> int:
     return ahead
 
 
-def main(script: Callable[[str, Mapping[str, object]], Script] = plain_script, **rest: object) -> int:
-    server = TimingServer(script, rest)
+def main() -> int:
+    server = TimingServer()
     sys.stdout.write(f"{server.port}\n")
     sys.stdout.flush()
     server.run(sys.stdin.fileno())
-    os._exit(0)
+    return 0
 
 
 if __name__ == "__main__":

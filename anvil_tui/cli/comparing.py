@@ -15,7 +15,7 @@ from anvil_tui.cli.changing import plan_lines
 from anvil_tui.cli.launch import follow, spawn
 from anvil_tui.cli.operate import EXIT
 from anvil_tui.cli.wiring import open_box, open_bundles, workspace_dir
-from anvil_tui.core.compare import NAMES, Comparison, compare, lane_runs
+from anvil_tui.core.compare import NAMES, Comparison, compare, rows_compared
 from anvil_tui.core.compare_text import lines
 from anvil_tui.core.errors import EffectFailed, NotFound, Refused
 from anvil_tui.core.journal import OperationView
@@ -85,8 +85,8 @@ def _show(args: argparse.Namespace, found: Sequence[Comparison], arms: Sequence[
     else:
         print("\n\n".join("\n".join(lines(f)) for f in found))
     if args.svg and not refused:
-        rows = {arm.name: [lane.row for run in arm.runs for lane in lane_runs(run).values()] for arm in arms}
-        write_atomic(args.svg, svg(over_what_varies(rows, found[0].metric)), mode=0o644)
+        picture = svg(over_what_varies(rows_compared(found, arms), found[0].metric))
+        write_atomic(args.svg, picture, mode=0o644)
     elif args.svg:
         print(f"{args.svg} was not written: the arms are not matched", file=sys.stderr)
     return 3 if refused else 0
@@ -137,9 +137,12 @@ def _ab(args: argparse.Namespace, box: Box) -> int:
 def _series(args: argparse.Namespace, box: Box) -> tuple[Series, tuple[str, str]]:
     facts = gather(box)
     a, b = facts.serve_named(args.a), facts.serve_named(args.b)
+    suite = facts.suite(args.suite)
+    if not any(g.kind in LANES for g in suite.gates):
+        raise Refused(f"suite {suite.id} has no lanes: nothing of it can be compared; --suite needs one with lanes")
     name = args.id or f"{a.recipe_id}-{a.container_id[:6]}-{b.recipe_id}-{b.container_id[:6]}-{args.suite}"
     series = Series(
-        name, a.container_id, b.container_id, facts.suite(args.suite).id, args.runs,
+        name, a.container_id, b.container_id, suite.id, args.runs,
         _metric(args.metric), args.band, _variable(args.varies),
     )  # fmt: skip
     return series, (f"A {a.recipe_id}", f"B {b.recipe_id}")

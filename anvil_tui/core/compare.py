@@ -184,6 +184,21 @@ def compare(
     )  # fmt: skip
 
 
+def rows_compared(found: Sequence[Comparison], arms: Sequence[Arm]) -> dict[str, tuple[LaneRow, ...]]:
+    """The rows of every run by arm, `found[n]` being of `arms[n + 1]` with the first; without what is refused."""
+    good = [{(lane.lane, lane.label) for lane in f.lanes if lane.metrics} for f in found]
+    kept = [set().union(*good), *good]
+    return {
+        arm.name: tuple(
+            made.row
+            for run in arm.runs
+            for made in lane_runs(run).values()
+            if (made.row.lane, _label(made.row)) in lanes
+        )
+        for arm, lanes in zip(arms, kept, strict=True)
+    }
+
+
 def _ids(arm: Arm) -> tuple[str, ...]:
     return tuple(run.id for run in arm.runs)
 

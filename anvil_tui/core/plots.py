@@ -98,10 +98,15 @@ def over_streams(arms: Mapping[str, Sequence[LaneRow]], measure: str) -> Chart:
 
 
 def over_what_varies(arms: Mapping[str, Sequence[LaneRow]], measure: str) -> Chart:
-    """Over concurrency when that is what the rows differ in most, else over depth."""
+    """Over concurrency when that is what the rows differ in most, else over depth; a line a gate and cache."""
     rows = [row for mine in arms.values() for row in mine]
     streams, depths = {r.streams for r in rows}, {r.nominal_tokens for r in rows}
-    return (over_streams if len(streams) > len(depths) else over_depth)(arms, measure)
+    several = len({(r.lane, r.cache) for r in rows}) > 1
+    lines: dict[str, list[LaneRow]] = {}
+    for name, mine in arms.items():
+        for r in mine:
+            lines.setdefault(f"{name} {r.lane} {r.cache}" if several else name, []).append(r)
+    return (over_streams if len(streams) > len(depths) else over_depth)(lines, measure)
 
 
 def _depth(row: LaneRow) -> float | None:

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anvil_tui.core.bundle import Bundle
-from anvil_tui.core.compare import Comparison, lane_runs
+from anvil_tui.core.compare import Comparison
 from anvil_tui.core.gates import GateResult
 from anvil_tui.core.journal import GateView
 from anvil_tui.core.lanes import LaneRow
-from anvil_tui.core.matching import Arm
 from anvil_tui.core.verify import Checked
 
 
@@ -85,8 +84,3 @@ class Shelf:
         others = {k: v for k, v in self.arms.items() if k != bundle}
         arms = {**others, bundle: after} if after else others
         return replace(self, arms=arms, compared=None, comparing=set(arms.values()) == {"A", "B"})
-
-
-def rows_of(arm: Arm) -> tuple[LaneRow, ...]:
-    """Every lane of every run of an arm."""
-    return tuple(lane.row for run in arm.runs for lane in lane_runs(run).values())

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anvil_tui.core.bundle import Bundle
-from anvil_tui.core.compare import compare
+from anvil_tui.core.compare import compare, rows_compared
 from anvil_tui.core.errors import AnvilError, NotFound
-from anvil_tui.core.shelf import Compared, RunFiles, Verified, rows_of
+from anvil_tui.core.shelf import Compared, RunFiles, Verified
 from anvil_tui.ports.operations import BundleAt, BundleStore
+from anvil_tui.service.ab import known_recipes
 from anvil_tui.service.arms import arm_of
 from anvil_tui.service.box import Box
 from anvil_tui.service.evidence import check_bundle, read_bundle
@@ -47,8 +48,8 @@ class Library:
         """Arm B against arm A, each the bundles (by id) that are mapped to its letter; each is checked first."""
         store = self._store()
         a, b = (arm_of(store, ",".join(i for i, arm in arms.items() if arm == name), name) for name in "AB")
-        found = compare(a, b, recipes=self._box.store.kept_recipes())
-        return Compared(found, {arm.name: rows_of(arm) for arm in (a, b)})
+        found = compare(a, b, recipes=known_recipes(self._box))
+        return Compared(found, rows_compared([found], [a, b]))
 
     def verify(self, names: Iterable[str]) -> dict[str, Verified]:
         store = self._store()

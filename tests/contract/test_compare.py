@@ -77,7 +77,8 @@ class Arms:
         self.store.create(operation, {"title": "qualify"})
         basis = basis_of(self.box, suite, target)
         results = self.conductor.run(suite, target, lambda event: None, lambda: False)
-        write_evidence(self.store, operation, basis, results, datetime.now(UTC).isoformat())
+        name, digest = write_evidence(self.store, operation, basis, results, datetime.now(UTC).isoformat())
+        self.store.journal(operation).append("note", text="evidence kept", evidence={name: digest})
         return operation
 
     def end(self) -> None:

@@ -8,14 +8,14 @@ from functools import cache
 from typing import Any
 
 from anvil_tui.core.bundle import Bundle, Identity
-from anvil_tui.core.compare import compare
+from anvil_tui.core.compare import compare, rows_compared
 from anvil_tui.core.gates import FailureClass, GateResult, Observation, Verdict
 from anvil_tui.core.holding import past_of
 from anvil_tui.core.journal import GateView, OperationView, StepView
 from anvil_tui.core.lanes import Instrument, LaneRow, Spread
 from anvil_tui.core.matching import Arm
 from anvil_tui.core.serves import derive
-from anvil_tui.core.shelf import Compared, RunFiles, rows_of
+from anvil_tui.core.shelf import Compared, RunFiles
 from anvil_tui.core.world import Lease, World
 from tests.support import worlds
 from tests.support.worlds import CANDIDATE, FakeEvidence, at
@@ -187,7 +187,7 @@ def arms() -> tuple[Bundle, Bundle]:
 def compared(**identity: Any) -> Compared:
     old, new = arms()
     a, b = Arm("A", (old,)), Arm("B", (replace(new, identity=replace(new.identity, **identity)),))
-    return Compared(compare(a, b), {arm.name: rows_of(arm) for arm in (a, b)})
+    return Compared(found := compare(a, b), rows_compared([found], [a, b]))
 
 
 def shelf_of_bundles() -> World:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anvil_tui.core.bundle import Bundle, Identity
-from anvil_tui.core.compare import NAMES, Comparison, compare
+from anvil_tui.core.compare import NAMES, Comparison, compare, rows_compared
 from anvil_tui.core.compare_text import lines
 from anvil_tui.core.gates import GateResult, Observation, Verdict
 from anvil_tui.core.lanes import Instrument, LaneRow, Spread
@@ -433,3 +433,18 @@ def test_a_named_variable_that_one_arm_does_not_tell_is_not_called_the_same() ->
 def test_serves_of_which_something_is_not_known_are_not_called_an_a_a() -> None:
     assert "varies nothing (A/A)" in lines(one(run()))[0]
     assert "varies nothing that is known" in lines(one(run(identity={"revision": None})))[0]
+
+
+def test_a_lane_that_is_refused_is_not_drawn_beside_the_one_that_is_compared() -> None:
+    """Gate `extra` was measured by a client that was late in arm B: its times must not be used."""
+
+    def two(bundle: Bundle, **row: Any) -> Bundle:
+        (result,) = bundle.results
+        more = replace(result, gate="extra", rows=(replace(result.rows[0], lane="extra", **row),))
+        return replace(bundle, results=(result, more))
+
+    a, b = Arm("A", (two(run()),)), Arm("B", (two(run(1.1), instrument=replace(GOOD, invalid="lag")),))
+    found = compare(a, b)
+    assert [bool(lane.refusals) for lane in found.lanes] == [False, True]
+    drawn = rows_compared([found], [a, b])
+    assert {name: [r.lane for r in rows] for name, rows in drawn.items()} == {"A": ["depth"], "B": ["depth"]}

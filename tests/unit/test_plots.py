@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 
 from anvil_tui.core.lanes import LaneRow, Spread
-from anvil_tui.core.plots import MARKS, Chart, Point, Series, amount, over_depth, over_streams, svg, text_plot
+from anvil_tui.core.plots import (
+    MARKS,
+    Chart,
+    Point,
+    Series,
+    amount,
+    over_depth,
+    over_streams,
+    over_what_varies,
+    svg,
+    text_plot,
+)
 from anvil_tui.ui.glyphs import to_ascii
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -76,6 +88,16 @@ def test_series_differ_by_shape_and_names_cannot_break_the_picture() -> None:
 
 def test_the_same_chart_gives_the_same_bytes() -> None:
     assert svg(linear()) == svg(linear())
+
+
+def test_rows_of_other_gates_and_cache_states_are_other_lines() -> None:
+    """One label in two gates is not two runs of one row, and cold is not joined to warm."""
+    cold, warm = replace(row(1000, 50), cache="cold"), replace(row(1000, 90), cache="warm")
+    chart = over_what_varies({"A": [cold, warm, replace(cold, lane="again")]}, "decode")
+    assert {s.name: [p.y for p in s.points] for s in chart.series} == {
+        "A depth cold": [50], "A depth warm": [90], "A again cold": [50],
+    }  # fmt: skip
+    assert [s.name for s in over_what_varies({"A": [cold, cold]}, "decode").series] == ["A"]
 
 
 def test_nothing_measured_is_an_empty_plot_and_no_error() -> None:

@@ -9,10 +9,11 @@ import pytest
 from rich.cells import cell_len
 
 from anvil_tui.core.capacity import Proven
-from anvil_tui.core.compare import compare
+from anvil_tui.core.compare import compare, rows_compared
 from anvil_tui.core.gates import Observation
+from anvil_tui.core.lane_rules import BUSY
 from anvil_tui.core.matching import Arm
-from anvil_tui.core.shelf import Compared, RunFiles, Shelf, Verified, rows_of
+from anvil_tui.core.shelf import Compared, RunFiles, Shelf, Verified
 from anvil_tui.core.verify import Checked
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
@@ -58,9 +59,9 @@ def row_of(panel: Panel, gate: str) -> str:
 class TestTable:
     def test_one_line_says_verdict_count_tokens_time_usual_and_reason(self) -> None:
         table = gate_table.table(measured.measured(), with_run("depth"), 117, 12)
-        assert row_of(table, "depth") == "✔ depth passed 1/1 262,149 412.6 s 6 min 38 s 5 rows, to 262,144"
-        assert row_of(table, "ladder") == "✖ ladder failed 0/1 4,100 44.0 s 41 s C4: 1 of 8 requests failed"
-        assert row_of(table, "smoke").startswith("✔ smoke passed 3/3 31 2.4 s 2 s")
+        assert row_of(table, "depth") == "✔ depth passed 1/1 262,149 6 min 53 s 6 min 38 s 5 rows, to 262,144"
+        assert row_of(table, "ladder") == "✖ ladder failed 0/1 4,100 44 s 41 s C4: 1 of 8 requests failed"
+        assert row_of(table, "smoke").startswith("✔ smoke passed 3/3 31 2.4 s 2.2 s")
 
     def test_a_running_lane_counts_its_time_and_its_deepest_row(self) -> None:
         table = gate_table.table(measured.measuring(3), VIEW, 117, 12)
@@ -116,6 +117,7 @@ class TestGate:
         """O-60: a row measured by a client that was late is not shown as if it were good."""
         text = flat(gate_table.detail(measured.measured(), with_run("ladder"), 117, 24))
         assert text.count("INVALID, its times must not be used: event-loop lag p99 7.1 ms") == 3
+        assert BUSY in text and "No chart: rows whose times must not be used are not drawn." in text
         assert "a request waited in the engine's queue" in text
         assert "4,096 C4 cache n/a 7/8 1.6 s n/a" in text, "unknown cache, one failed, no visible TTFT"
 
@@ -131,7 +133,7 @@ class TestGate:
 
     def test_the_rule_is_the_one_it_was_judged_by(self) -> None:
         text = flat(gate_table.detail(measured.measured(), with_run("depth"), 117, 24))
-        assert "Rule suite performance, as judged by" in text
+        assert "Rule suite performance, as it judged this run" in text
         assert "decode_at_least_tok_s 40" in text and "timeout 1,800 s" in text
         smoke = flat(gate_table.detail(measured.measured(), with_run("smoke"), 117, 24))
         assert "passes with 3 of 3" in smoke and "visible_tokens 2,048 (the recipe's)" in smoke
@@ -242,7 +244,7 @@ class TestCompare:
         late = replace(rows[0], instrument=replace(measured.GOOD, invalid="looked 7.1 ms late"))
         bad = replace(new, results=(replace(new.results[0], rows=(late, *rows[1:])),))
         a, b = Arm("A", (old,)), Arm("B", (bad,))
-        text = compared(Compared(compare(a, b), {"A": rows_of(a), "B": rows_of(b)}))
+        text = compared(Compared(found := compare(a, b), rows_compared([found], [a, b])))
         assert "REFUSED depth C1 4,096 unique, instrument: B invalid (arm B: looked 7.1 ms late)" in text
         assert "better depth C1 16,384 unique" in text, "the other lanes are compared"
         assert "better depth C1 4,096 unique" not in text
@@ -259,7 +261,7 @@ class TestCompare:
             for k, (name, b) in enumerate((("A", old), ("B", new)))
         }
         a, b = Arm("A", runs["A"]), Arm("B", runs["B"])
-        text = compared(Compared(compare(a, b), {"A": rows_of(a), "B": rows_of(b)}))
+        text = compared(Compared(found := compare(a, b), rows_compared([found], [a, b])))
         assert "runs 3+3" in text and "A/A within 0.0 %" in text and "arm B 3 runs: B0, B1, B2" in text
 
     def test_before_there_is_one_it_says_what_to_do_or_what_went_wrong(self) -> None:

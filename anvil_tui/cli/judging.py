@@ -113,6 +113,7 @@ def dossier(args: argparse.Namespace) -> int:
     made = dossier_of(
         args.family, recipes, today=world.now_utc.date(), pasts=world.pasts,
         holdings=dict(world.qualified), waivers=world.waivers, record=world.record,
+        box_mib=box.workspace.policies.reserve_mib,
     )  # fmt: skip
     if args.json:
         print(json.dumps(dossier_json(made), default=str))

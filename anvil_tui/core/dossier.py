@@ -98,13 +98,14 @@ def dossier(
     holdings: dict[str, Holding] | None = None,
     waivers: Iterable[Waiver] = (),
     record: BoxRecord | None = None,
+    box_mib: int = 0,
 ) -> Dossier:
-    """NotFound names the families that there are."""
+    """`box_mib` is the box's own reserve. NotFound names the families that there are."""
     mine = [r for r in recipes if r.family == family]
     if not mine:
         have = ", ".join(sorted({r.family for r in recipes})) or "none"
         raise NotFound(f"no recipe of family {family!r} (have: {have})")
-    held = holdings or {}
+    held, kept = holdings or {}, list(waivers)
     decisions = _newest_first(_decisions(mine))
     current = tuple(d.recipe for d in decisions if d.newest and d.status == Status.CURRENT)
     reviewed = decisions[0].date if decisions else None
@@ -115,7 +116,7 @@ def dossier(
         lanes=tuple(_lane(r, mine, held, record) for r in _ordered(mine)),
         decisions=tuple(decisions),
         negatives=tuple(sorted(_negatives(mine, pasts), key=lambda n: n.at, reverse=True)),
-        waivers=tuple(s for r in mine for s in _waived(r, list(waivers), today)),
+        waivers=tuple(s for r in mine for s in _waived(r, kept, today, box_mib)),
     )  # fmt: skip
 
 
@@ -191,12 +192,12 @@ def _negatives(recipes: Iterable[Recipe], pasts: Iterable[Past]) -> Iterator[Neg
                 yield Negative(p.at[:10], p.identity.recipe, "gate", failed, p.id)
 
 
-def _waived(r: Recipe, waivers: Sequence[Waiver], today: date) -> Iterator[str]:
+def _waived(r: Recipe, waivers: Sequence[Waiver], today: date, box_mib: int) -> Iterator[str]:
     """Of every GPU set that a waiver of this recipe names, and of its own file."""
     scopes = list(dict.fromkeys(w.gpus for w in waivers if w.recipe == r.id)) or [()]
     seen: set[str] = set()
     for gpus in scopes:
-        for said in waivers_for(r, gpus, waivers, today):
+        for said in waivers_for(r, gpus, waivers, today, box_mib):
             if said not in seen:
                 seen.add(said)
                 yield said

@@ -47,19 +47,22 @@ def _same(one: Iterable[str], other: Iterable[str]) -> bool:
     return {g.lower() for g in one} == {g.lower() for g in other}
 
 
-def of_recipe(recipe: Recipe, gpus: Sequence[str]) -> Waiver | None:
+def of_recipe(recipe: Recipe, gpus: Sequence[str], box_mib: int = 0) -> Waiver | None:
     """The dated waiver in the recipe's own file: it sets the reserve to 0, on whatever GPUs the recipe selects."""
     rule = recipe.reserve
     if rule.waived_on is None:
         return None
     reason = f"{rule.waiver}; scope: {rule.waiver_scope}"
-    return Waiver(str(rule.waived_on), recipe.id, scope(gpus), rule.mib_per_gpu, 0, reason, source="recipe")
+    standing = rule.needed_mib(box_mib)
+    return Waiver(str(rule.waived_on), recipe.id, scope(gpus), standing, 0, reason, source="recipe")
 
 
-def all_for(recipe: Recipe, gpus: Sequence[str], waivers: Iterable[Waiver]) -> tuple[Waiver, ...]:
+def all_for(
+    recipe: Recipe, gpus: Sequence[str], waivers: Iterable[Waiver], box_mib: int = 0
+) -> tuple[Waiver, ...]:
     """Every waiver of this recipe on exactly these GPUs, oldest first."""
     here = [w for w in waivers if w.recipe == recipe.id and _same(w.gpus, gpus)]
-    own = of_recipe(recipe, gpus)
+    own = of_recipe(recipe, gpus, box_mib)
     # Of one day the record stands after the file: it was made by somebody who could read the file.
     return tuple(sorted([*([own] if own else []), *here], key=lambda w: (w.at[:10], w.source == "state", w.at)))
 
@@ -68,7 +71,7 @@ def in_force(
     recipe: Recipe, gpus: Sequence[str], waivers: Iterable[Waiver], today: date, box_mib: int = 0
 ) -> Waiver | None:
     """The waiver that counts today, None = the standing reserve does."""
-    newest = next(reversed(all_for(recipe, gpus, waivers)), None)
+    newest = next(reversed(all_for(recipe, gpus, waivers, box_mib)), None)
     if newest is None or newest.expired(today) or newest.reserve_mib >= recipe.reserve.needed_mib(box_mib):
         return None
     return newest
@@ -88,7 +91,7 @@ def waivers_for(
     recipe: Recipe, gpus: Sequence[str], waivers: Iterable[Waiver], today: date, box_mib: int = 0
 ) -> tuple[str, ...]:
     """Sentences for evidence: every waiver and change of class of the recipe on these GPUs, and which counts."""
-    have = all_for(recipe, gpus, waivers)
+    have = all_for(recipe, gpus, waivers, box_mib)
     now = in_force(recipe, gpus, have, today, box_mib)
     return tuple(f"{waiver_text(w)} ({_standing(w, now, today)})" for w in have)
 

@@ -15,7 +15,7 @@ from anvil_tui.core.bundle import Identity
 from anvil_tui.core.dossier import Dossier, dossier, dossier_json, dossier_lines, dossier_markdown
 from anvil_tui.core.errors import NotFound
 from anvil_tui.core.holding import Drift, Holding, Past
-from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.recipe import Recipe, Reserve
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 from tests.support import worlds
@@ -133,6 +133,17 @@ def test_what_the_box_adds() -> None:
     assert [(x.recipe, x.live) for x in d.lanes if x.live] == [("glm53-245k-c1", ("primary",))]
     text = dossier_markdown(d)
     assert "reserve 1,024 MiB instead of 3,072 MiB, waived 2026-09-05" in text and "someone" not in text
+
+
+def test_a_waiver_of_the_box_s_reserve_is_in_force_in_the_dossier_too() -> None:
+    """The recipe asks for none itself, the box for 3,072: 1,024 is an exception, and so is its own file's 0."""
+    bare = worlds.recipes()["glm53-245k-c1"].model_copy(update={"reserve": Reserve()})
+    waiver = Waiver("2026-09-05T00:00:00+00:00", bare.id, ("GPU-a",), 3072, 1024, "soak")
+    (said,) = made((bare,), waivers=[waiver], box_mib=3072).waivers
+    assert "(in force" in said
+    rule = Reserve(waived_on=date(2026, 9, 2), waiver="model-only", waiver_scope="pair")
+    (own,) = made((bare.model_copy(update={"reserve": rule}),), box_mib=3072).waivers
+    assert "reserve 0 MiB instead of 3,072 MiB" in own and "(in force" in own
 
 
 @pytest.mark.parametrize(("today", "word"), [

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from anvil_tui.cli.launch import follow, spawn, view_of
+from anvil_tui.cli.launch import counted, follow, spawn, view_of
 from anvil_tui.cli.operate import EXIT
 from anvil_tui.cli.wiring import box_of
 from anvil_tui.core.errors import NotFound, Refused
@@ -121,6 +121,8 @@ def operations(args: argparse.Namespace) -> int:
     try:
         if args.action == "list":
             return _list(args, box)
+        if not args.operation:
+            raise NotFound(f"operations {args.action} needs an operation; `anvil-tui operations list`")
         view = view_of(box, args.operation)
         if view is None:
             raise NotFound(f"no operation {args.operation!r}; `anvil-tui operations list`")
@@ -170,7 +172,7 @@ def _show_operation(args: argparse.Namespace, box: Box, view: OperationView) -> 
     for s in (*view.steps, *view.undo_steps):
         print(f"  {s.state:8} {s.name:18} {s.title}" + (f" — {s.note}" if s.note else ""))
     for g in view.gates:
-        print(f"  gate {g.verdict:10} {g.id} {g.done}/{g.of} {g.reason}")
+        print(f"  gate {g.verdict:10} {g.id} {counted(g.done, g.of, g.reason)}")
     for text in (view.why, view.torn, *view.residue):
         if text:
             print(f"  {text}")

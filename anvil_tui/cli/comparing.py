@@ -18,6 +18,8 @@ from anvil_tui.cli.wiring import open_box, open_bundles, workspace_dir
 from anvil_tui.core.compare import NAMES, Comparison, compare, rows_compared
 from anvil_tui.core.compare_text import lines
 from anvil_tui.core.errors import EffectFailed, NotFound, Refused
+from anvil_tui.core.gate_kinds import LANES
+from anvil_tui.core.gates import Suite
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.matching import VARIABLES, Arm
 from anvil_tui.core.plan import Plan
@@ -116,7 +118,9 @@ def _ab(args: argparse.Namespace, box: Box) -> int:
     series, names = _series(args, box)
     runs = standing(box, series)
     if any(not r.operation or r.open for r in runs):
-        if args.read_only or not args.yes:
+        if args.read_only and args.yes:
+            raise Refused("--read-only: nothing is changed")
+        if not args.yes:
             return _preview(args, box, series, runs, names)
         failed = carry_out(
             box, series, lambda made: _run(box, made), lambda operation: _end(box, operation, "resume")
@@ -136,16 +140,21 @@ def _ab(args: argparse.Namespace, box: Box) -> int:
 
 def _series(args: argparse.Namespace, box: Box) -> tuple[Series, tuple[str, str]]:
     facts = gather(box)
+    suite = with_lanes(facts.suite(args.suite))
     a, b = facts.serve_named(args.a), facts.serve_named(args.b)
-    suite = facts.suite(args.suite)
-    if not any(g.kind in LANES for g in suite.gates):
-        raise Refused(f"suite {suite.id} has no lanes: nothing of it can be compared; --suite needs one with lanes")
     name = args.id or f"{a.recipe_id}-{a.container_id[:6]}-{b.recipe_id}-{b.container_id[:6]}-{args.suite}"
     series = Series(
         name, a.container_id, b.container_id, suite.id, args.runs,
         _metric(args.metric), args.band, _variable(args.varies),
     )  # fmt: skip
     return series, (f"A {a.recipe_id}", f"B {b.recipe_id}")
+
+
+def with_lanes(suite: Suite) -> Suite:
+    """Refused before anything runs: what has no lanes has nothing to compare."""
+    if not any(g.kind in LANES for g in suite.gates):
+        raise Refused(f"suite {suite.id} has no lanes, so nothing of it can be compared: choose one with lanes")
+    return suite
 
 
 def _preview(

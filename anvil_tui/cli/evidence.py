@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from anvil_tui.adapters.bundle_files import BundleFolders
+from anvil_tui.cli.launch import counted
 from anvil_tui.cli.wiring import open_bundles, workspace_dir
 from anvil_tui.core.bundle import Bundle
 from anvil_tui.core.errors import AnvilError, NotFound, Refused
@@ -37,7 +38,10 @@ def _list(args: argparse.Namespace, store: BundleFolders) -> int:
         if r["state"] != "complete":
             print(f"{r['id']:56} {r['state']:9} {r.get('error', 'its manifest was never written')}")
         else:
-            print(f"{r['id']:56} {r['kind']:10} {r['at']:30} {_passed(r['passed']):10} {r['recipe'] or 'n/a'}")
+            print(
+                f"{r['id']:56} {r['kind']:10} {r['at'][:19]:19} {_passed(r['passed']):10} "
+                f"{r['suite'] or 'n/a':18} {r['recipe'] or 'n/a'}"
+            )
     return 0
 
 
@@ -74,7 +78,7 @@ def _lines(bundle: Bundle, at: BundleAt) -> list[str]:
         known = ", ".join(value) or "none" if isinstance(value, tuple) else value
         lines.append(f"  {key:18} {'n/a' if known is None else known}")
     for r in bundle.results:
-        lines.append(f"  gate {r.verdict:10} {r.gate} {r.passed}/{r.of} {r.reason}")
+        lines.append(f"  gate {r.verdict:10} {r.gate} {counted(r.passed, r.of, r.reason)}")
         lines += [f"    row {row.label or row.lane} C{row.streams}, {row.requests} requests" for row in r.rows]
     return lines + [f"  note: {note}" for note in bundle.notes]
 

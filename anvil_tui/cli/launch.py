@@ -90,3 +90,13 @@ def _narrate(kind: str, step: str, d: dict[str, object]) -> str:
             return f"{'end':16} {d['outcome']} {d.get('why', '')}".rstrip()
         case _:
             return ""
+
+
+def counted(done: int, of: int, reason: str) -> str:
+    """`done/of` and why; most reasons begin with the count already.
+
+    >>> counted(2, 3, "2/3; request 1: wrong"), counted(0, 1, "cancelled")
+    ('2/3; request 1: wrong', '0/1 cancelled')
+    """
+    count = f"{done}/{of}"
+    return reason if reason.startswith(count) else f"{count} {reason}".rstrip()

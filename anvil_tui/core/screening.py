@@ -264,8 +264,13 @@ def lines(f: Feasible) -> list[str]:
     out += [f"  card     {h.card}: {heap_text(h)}" for h in s.heaps]
     out += [f"  part     {amount_text(p)}" for p in s.parts]
     out += [f"  requires {b.text}: {b.outcome}" for b in s.behaviours]
-    out += [f"  unknown  {a.name}: {a.source}" for a in s.load_bearing_unknowns]
+    out += [f"  unknown  {a.name}: {a.source}" for a in other_unknowns(s)]
     return [*out, "  this screen authorises no promotion"]
+
+
+def other_unknowns(s: Screen) -> tuple[Amount, ...]:
+    """What it rests on and nobody knows, but for the parts of the need, which stand in their own lines."""
+    return tuple(a for a in s.load_bearing_unknowns if a not in s.parts)
 
 
 def heap_text(h: Heap) -> str:
@@ -281,8 +286,8 @@ def heap_text(h: Heap) -> str:
 
 def amount_text(a: Amount) -> str:
     """One part of the need, with its standing and source."""
-    size = "unknown" if a.low is None else _range(a.low, a.high)
-    return f"{a.name}: {size}, {a.status}" + (f" ({a.source}{', ' + a.at if a.at else ''})" if a.source else "")
+    size = "unknown" if a.low is None else f"{_range(a.low, a.high)}, {a.status}"
+    return f"{a.name}: {size}" + (f" ({a.source}{', ' + a.at if a.at else ''})" if a.source else "")
 
 
 def _range(low: float | None, high: float | None) -> str:

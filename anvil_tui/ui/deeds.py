@@ -138,10 +138,12 @@ class Deeds:
         operation = next(o for o in self.app.world.operations if o.id == target.operation)
         head = f"{operation.kind} {literal(operation.target, 300)}\n{operation.id}"
         text = f"{head}\n\n{action.help}.\n{what_now(operation)}"
-        ask = "Why? The reason is kept in the journal:" if action.id == "operation.cancel" else ""
-        dialog = Dialog(
-            sentence_panel(f"{action.label} {operation.kind}", text), action.label.capitalize(), ask=ask
-        )
+        draw = sentence_panel(f"{action.label} {operation.kind}", text)
+        if action.id == "operation.cancel":  # two buttons that say Cancel would be a trap
+            ask = "Why? The reason is kept in the journal:"
+            dialog = Dialog(draw, f"Cancel the {operation.kind}", ask=ask, no="Let it go on")
+        else:
+            dialog = Dialog(draw, action.label.capitalize())
         self.app.push_screen(dialog, lambda answer: self._steer(action, target.operation, answer))
 
     def _steer(self, action: Action, operation: str, answer: str | None) -> None:

@@ -57,6 +57,8 @@ def test_a_passed_run_is_listed_shown_and_sound(tmp_path: Path, capsys: pytest.C
     _, (row,) = told(world, capsys, "list")
     assert row["id"] == f"{world.last}/{serve(world)}"
     assert (row["state"], row["passed"], row["recipe"], row["gates"]) == ("complete", True, "a", 3)
+    _, text = run(world, capsys, "list")
+    assert text.split()[-3:] == ["passed", "small", "a"], "verdict, suite and recipe"
     _, shown = told(world, capsys, "show", world.last)
     assert (shown["identity"]["recipe"], shown["identity"]["docker"]) == ("a", "27.0")
     assert [r["verdict"] for r in shown["results"]] == ["passed"] * 3

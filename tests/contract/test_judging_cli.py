@@ -123,3 +123,7 @@ def test_status_has_three_concurrencies(run: Any) -> None:
     (c,) = [s["capacity"] for s in serves if s["position"] == "incumbent"]
     assert (c["configured"], c["pool_tokens"], c["windows"], c["proven"]) == (16, 2_493_817, 4.7566, [])
     assert c["recorded"].startswith("C2 at 206,630") and c["pool_at"] and c["rank_bytes"]
+
+
+def test_an_operation_that_was_not_named_is_asked_for(run: Any) -> None:
+    assert "operations pause needs an operation" in run("operations", "pause", want=2)

@@ -400,7 +400,9 @@ class TestOperations:
     async def test_cancel_wants_a_reason(self, tmp_path: Path) -> None:
         async with console(worlds.promoting(), tmp_path) as c:
             await c.press("c")
-            await c.dialog()
+            dialog = await c.dialog()
+            said = [str(b.label) for b in dialog.query(Button)]
+            assert said == ["[ Let it go on ]", "[ Cancel the promote ]"], "one Cancel, not two"
             await c.type("wrong")
             await c.press("enter")
             await c.until(lambda: bool(c.deeds.steered))

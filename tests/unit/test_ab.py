@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from anvil_tui.adapters.bundle_files import BundleFolders
+from anvil_tui.cli.comparing import with_lanes
 from anvil_tui.core.errors import Refused
+from anvil_tui.core.gates import Suite
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.plan import Plan
 from anvil_tui.service.ab import Series, carry_out, failed_tries, order, plan_run, result, standing
@@ -148,3 +150,12 @@ def test_a_serve_that_does_not_run_is_refused_before_anything_starts(pair: Pair)
     with pytest.raises(Refused, match="arm A, run 1: a is not running"):
         pair.go()
     assert pair.ran == []
+
+
+def test_a_suite_without_lanes_is_refused_before_anything_runs() -> None:
+    one = {"schema": "anvil.suite/1", "id": "s", "gates": ({"id": "g", "kind": "smoke"},)}
+    with pytest.raises(Refused, match="suite s has no lanes"):
+        with_lanes(Suite.model_validate(one))
+    lane = {"id": "d", "kind": "depth-sweep", "prompt_tokens": (96,), "requests": 2}
+    measured = Suite.model_validate({**one, "gates": ({"id": "g", "kind": "smoke"}, lane)})
+    assert with_lanes(measured) is measured

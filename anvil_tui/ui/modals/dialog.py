@@ -46,7 +46,7 @@ class Body(Pane, can_focus=False):
 class Dialog(ModalScreen[str | None], inherit_bindings=False):
     """Answers None for Cancel, else what was typed ("" when nothing had to be).
 
-    `word` must be typed exactly; `ask` wants any text (a reason, a filter).
+    `word` must be typed exactly; `ask` wants any text (a reason, a filter). `no` is the word on Cancel.
     """
 
     AUTO_FOCUS = ""
@@ -60,9 +60,10 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
         Binding("pagedown", "scroll(10)", show=False),
     ]
 
-    def __init__(self, draw: Draw, yes: str = "", word: str = "", ask: str = "", text: str = "") -> None:
+    def __init__(self, draw: Draw, yes: str = "", word: str = "", ask: str = "", text: str = "",
+                 no: str = "Cancel") -> None:  # fmt: skip
         super().__init__()
-        self.draw, self.yes, self.ask, self.text = draw, yes, ask, text
+        self.draw, self.yes, self.no, self.ask, self.text = draw, yes, no, ask, text
         self.word = word
         self.closed = ""
         self.note = ""
@@ -79,7 +80,7 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
             if self.word or self.ask:
                 yield Input(self.text, placeholder="type here", compact=True, select_on_focus=False)
             with Horizontal(id="buttons"):
-                yield Button(Content("[ Close ]" if not self.yes else "[ Cancel ]"), id="cancel", compact=True)
+                yield Button(Content(f"[ {self.no if self.yes else 'Close'} ]"), id="cancel", compact=True)
                 if self.yes:
                     yield Button(Content(f"[ {self.yes} ]"), id="yes", compact=True)
 

@@ -9,7 +9,21 @@ from anvil_tui.core.capacity import Capacity, proven_text
 from anvil_tui.core.status import serve_capacity
 from anvil_tui.core.times import parse_time
 from anvil_tui.core.world import Phase, Serve, World
-from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
+from anvil_tui.ui.presenters.cells import (
+    Cell,
+    Panel,
+    Row,
+    Tone,
+    View,
+    cut_row,
+    joined,
+    left,
+    right,
+    row,
+    sentence,
+    spread,
+    width_of,
+)  # fmt: skip
 from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.serves import subject
 from anvil_tui.ui.text import NA, bar, gib, literal, number, wrap
@@ -150,5 +164,17 @@ def _extra(engine: Engine | None, width: int) -> list[Row]:
         parts.append([Cell(f"slots {engine.slots}", "dim")])
     if engine.preempted:
         parts.append([Cell(f"preempted {engine.preempted:,.0f}", "warn")])
-    out.append(row(left("engine", _LABEL, "dim"), *joined(parts)))
-    return out
+    return [*out, *_flow("engine", parts, width)]
+
+
+def _flow(label: str, parts: list[list[Cell]], width: int) -> list[Row]:
+    """Parts one after the other; one that has no room begins the next line."""
+    lines: list[list[list[Cell]]] = [[]]
+    for part in parts:
+        if lines[-1] and width_of(joined([*lines[-1], part])) > width - _LABEL:
+            lines.append([])
+        lines[-1].append(part)
+    return [
+        row(*cut_row([left("" if n else label, _LABEL, "dim"), *joined(line)], width))
+        for n, line in enumerate(lines)
+    ]

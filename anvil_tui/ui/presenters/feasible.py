@@ -7,7 +7,7 @@ from anvil_tui.core.heaps import mib
 from anvil_tui.core.holding import Holding, State, words
 from anvil_tui.core.present import ground_of
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.screening import Feasible, amount_text, feasible, heap_text
+from anvil_tui.core.screening import Feasible, amount_text, feasible, heap_text, other_unknowns
 from anvil_tui.core.world import World
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, facts, row
 from anvil_tui.ui.text import NA, literal
@@ -64,7 +64,7 @@ def section(found: Feasible, width: int) -> list[Row]:
           for h in found.screen.heaps),
         *(("part", [Cell(literal(amount_text(p), 600), "dim")]) for p in found.screen.parts),
         *(("unknown", [Cell(literal(f"{a.name}: {a.source}", 600), "warn")])
-          for a in found.screen.load_bearing_unknowns),
+          for a in other_unknowns(found.screen)),
     ]  # fmt: skip
     if found.note:
         pairs.append(("note", [Cell(literal(found.note, 600), "dim")]))

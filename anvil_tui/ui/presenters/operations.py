@@ -232,7 +232,7 @@ def _facts(operation: OperationView, view: View, width: int) -> list[Row]:
         ("started", stamp(operation.started_at, view.zone) + ended),
         ("decision", _decision(operation)),
     ]
-    if operation.why:
+    if operation.why and operation.why != operation.decision_why:
         pairs.append(("why", literal(operation.why, 2000)))
     if operation.last_note:
         pairs.append(("last note", literal(operation.last_note, 2000)))
@@ -248,7 +248,7 @@ def _facts(operation: OperationView, view: View, width: int) -> list[Row]:
 def _decision(operation: OperationView) -> str:
     if not operation.decision:
         return "none yet: recovery means undo"
-    why = f": {literal(operation.decision_why, 600)}" if operation.decision_why else ""
+    why = f": {literal(operation.decision_why, 2000)}" if operation.decision_why else ""
     return f"{operation.decision}{why}"
 
 

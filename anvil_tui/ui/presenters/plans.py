@@ -20,10 +20,14 @@ def panel(plan: Plan, width: int) -> Panel:
     if plan.gates:
         rows += [BLANK, *_gates(plan, width)]
     if plan.undo_steps:
-        rows += [BLANK, row(Cell(f"Way back if it fails: {len(plan.undo_steps)} steps", "accent"))]
+        rows += [BLANK, row(Cell(f"Way back if it fails: {_steps_text(len(plan.undo_steps))}", "accent"))]
         for number, step in enumerate(plan.undo_steps, 1):
             rows += _step(number, step.title, step.deadline_s, width)
     return Panel(literal(plan.title, 200), tuple(rows), Cell(f"plan {plan.hash}", "dim"))
+
+
+def _steps_text(n: int) -> str:
+    return "1 step" if n == 1 else f"{n} steps"
 
 
 def _closed(plan: Plan, width: int) -> list[Row]:

@@ -167,7 +167,7 @@ def _main(world: World, recipe: Recipe, found: Feasible, width: int) -> list[Row
     size = f", {gib(recipe.model.bytes)}" if recipe.model.bytes else ""
     pairs: list[tuple[str, str | Sequence[Cell]]] = [
         ("title", literal(recipe.title, 400) or "none"),
-        ("served name", literal(recipe.served_name, 400)),
+        ("served name", literal(recipe.served_name, 400) or "n/a: the record does not say"),
         ("envelope", f"{envelope}; {media}"),
         ("GPUs", f"{literal(gpus, 400)}, tensor parallel {recipe.gpus.tensor_parallel}; {held}"),
         ("reserve", literal(f"{recipe.reserve.mib_per_gpu:,} MiB per GPU{waived}", 1000)),

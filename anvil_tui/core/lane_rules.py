@@ -36,7 +36,7 @@ QUEUED_SAMPLES = 2
 
 MAX_TOLD = 3
 UNUSABLE = "its times cannot be used"
-BUSY = "the machine that measures was too busy, which says nothing of the serve: run it again when it is idle"
+BUSY = "the machine that measures was too busy; such times say nothing of the serve: run it again when it is idle"
 
 
 @dataclass(frozen=True, slots=True)

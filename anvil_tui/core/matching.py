@@ -71,7 +71,8 @@ class FieldRow:
     why: str = ""
 
     def __str__(self) -> str:
-        return f"{self.field}: A {self.a}, B {self.b}" + (f" ({self.why})" if self.why else "")
+        sides = [f"{arm} {text}" for arm, text in (("A", self.a), ("B", self.b)) if text]
+        return f"{self.field}: {', '.join(sides)}" + (f" ({self.why})" if self.why else "")
 
 
 # the serve

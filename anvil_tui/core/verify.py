@@ -99,7 +99,7 @@ def check(files: Mapping[str, bytes], prefix: str, anchor: str | None = None) ->
     )
     try:
         bundle = bundle_from({n: texts[n] for n in (*manifest.files, name) if n in texts})
-        found += _reports(texts, prefix, manifest)
+        found += () if found else _reports(texts, prefix, manifest)  # of a damaged bundle they say nothing
     except AnvilError as why:
         return Checked((*found, str(why)), tuple(unchecked))
     recomputed, unproven = recompute(bundle)
@@ -139,7 +139,13 @@ def _differing(files: Mapping[str, bytes], facts: Mapping[str, FileFact]) -> Ite
         if found.bytes < fact.bytes:
             yield f"{name}: is cut off: {found.bytes:,} of {fact.bytes:,} bytes"
         elif found != fact:
-            yield f"{name}: is not the file of the manifest ({found.bytes:,} bytes, {fact.bytes:,} expected)"
+            yield f"{name}: is not the file of the manifest: {_how(found, fact)}"
+
+
+def _how(found: FileFact, fact: FileFact) -> str:
+    if found.bytes == fact.bytes:
+        return "another SHA-256"
+    return f"{found.bytes:,} bytes, {fact.bytes:,} expected"
 
 
 def _extra(files: Mapping[str, bytes], prefix: str, manifest: Manifest) -> Iterator[str]:

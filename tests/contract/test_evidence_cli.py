@@ -126,7 +126,7 @@ def test_a_bundle_or_a_journal_that_was_changed_is_named(
     before = results.read_text()
     results.write_text(before.replace('"passed"', '"failed"', 1))
     code, out = run(world, capsys, "verify", world.last)
-    assert code == 1 and f"problem: {results.name}: is not the file of the manifest" in out
+    assert code == 1 and f"problem: {results.name}: is not the file of the manifest: another SHA-256" in out
     assert main(["--workspace", str(world.tmp.parent), "evidence", "report", world.last]) == 1
     assert "is not sound, so nothing is reported" in capsys.readouterr().err
     results.write_text(before)

@@ -14,7 +14,7 @@ from anvil_tui.core.compare import NAMES, Comparison, compare, rows_compared
 from anvil_tui.core.compare_text import lines
 from anvil_tui.core.gates import GateResult, Observation, Verdict
 from anvil_tui.core.lanes import Instrument, LaneRow, Spread
-from anvil_tui.core.matching import VARIABLES, Arm
+from anvil_tui.core.matching import VARIABLES, Arm, FieldRow
 from anvil_tui.core.recipe import Recipe
 from tests.unit.test_recipe import recipe
 
@@ -448,3 +448,8 @@ def test_a_lane_that_is_refused_is_not_drawn_beside_the_one_that_is_compared() -
     assert [bool(lane.refusals) for lane in found.lanes] == [False, True]
     drawn = rows_compared([found], [a, b])
     assert {name: [r.lane for r in rows] for name, rows in drawn.items()} == {"A": ["depth"], "B": ["depth"]}
+
+
+def test_a_field_of_one_arm_names_that_arm_alone() -> None:
+    assert str(FieldRow("instrument", "", "invalid", "blocking", "late")) == "instrument: B invalid (late)"
+    assert str(FieldRow("model", "x", "y", "blocking", "differs")) == "model: A x, B y (differs)"

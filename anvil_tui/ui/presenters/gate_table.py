@@ -141,6 +141,8 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
     result = _result(run, gate)
     rows = _outcome(world, operation, gate, width)
     measured = result.rows if result else gate.rows
+    if any(r.instrument and r.instrument.invalid for r in measured):
+        rows += sentence(f"INVALID: {BUSY}", width, "warn")
     if measured:
         lines, deep = charts.series_of(measured)
         rows += [BLANK, *charts.charts(lines, deep, width, charts.chart_height(height))]
@@ -148,8 +150,6 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
             heading(f"Rows {len(measured)}", width, "medians"),
             *charts.table(measured, width),
         ]
-        if any(r.instrument and r.instrument.invalid for r in measured):
-            rows += sentence(f"INVALID: {BUSY}", width, "warn")
     elif gate.kind in LANES and gate.verdict == "running":
         rows += [BLANK, *sentence("No row is complete yet.", width, "dim")]
     rows += [BLANK, *_rule(world, gate, run, width)]

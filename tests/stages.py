@@ -52,7 +52,7 @@ STAGES = (
     _pytest("snapshot", "snapshot"),
     _pytest("pty", "pty"),
     Stage("parts", (*PYTHON, "tests.real.parts", "smol", "qwen"), whole_environment=True),
-    _pytest("contract", "contract", private=True),
+    _pytest("contract", "contract", private=True, deadline_s=900),
     _pytest("real", "real", private=True, deadline_s=900),
     Stage("e2e", (*PYTHON, "pytest", "-q", "tests/e2e", f"--ignore={KILL}"), private=True, deadline_s=1200),
     Stage("kill", (*PYTHON, "pytest", "-q", "-s", KILL), private=True, beside=True, deadline_s=1500),

@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks.timing.install import CannotInstall, home_of, tokenizer
 from benchmarks.timing.lane import Failed, Measured, measure
-from benchmarks.timing.peers import OURS, PEERS, Peer
+from benchmarks.timing.peers import NOT_RUN, OURS, PEERS, Peer
 from benchmarks.timing.server import SCENARIOS, TOKENS, true_token_s
 
 LEVELS = ((1, 4, 1), (16, 48, 1), (64, 192, 3), (256, 768, 1))
@@ -43,6 +43,8 @@ def main(names: Sequence[str]) -> int:
             tools.append(peer)
         except CannotInstall as why:
             print(f"{peer.name} {peer.version}: left out: {why}", flush=True)
+    for name, why in NOT_RUN:
+        print(f"{name}: left out: {why}", flush=True)
     words, installed = tokenizer(), time.monotonic()
     found = {streams: level(tools, homes, words, streams, count, rounds) for streams, count, rounds in LEVELS}
     for name in ("chunks", "reasoning", "stalls"):

@@ -195,4 +195,8 @@ PEERS = (
     Peer("sglang", "0.5.23", lambda lane: _stubbed(lane, "sglang"), _stubbed_said,
          wheel=("sglang", "sglang/benchmark/"), env=OFFLINE, note="engine imports stubbed"),
 )  # fmt: skip
-"""Not here: genai-perf needs a program that its wheel does not bring; llmperf has a tokenizer of the hub fixed."""
+
+NOT_RUN = (
+    ("genai-perf 0.0.16", "it needs perf_analyzer, which its wheel does not bring"),
+    ("llmperf", "not on the package index under its name; its tokenizer is fixed and fetched from a hub"),
+)

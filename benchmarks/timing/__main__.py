@@ -43,8 +43,8 @@ def main(names: Sequence[str]) -> int:
             tools.append(peer)
         except CannotInstall as why:
             print(f"{peer.name} {peer.version}: left out: {why}", flush=True)
-    for name, why in NOT_RUN:
-        print(f"{name}: left out: {why}", flush=True)
+    for absent, reason in NOT_RUN:
+        print(f"{absent}: left out: {reason}", flush=True)
     words, installed = tokenizer(), time.monotonic()
     found = {streams: level(tools, homes, words, streams, count, rounds) for streams, count, rounds in LEVELS}
     for name in ("chunks", "reasoning", "stalls"):

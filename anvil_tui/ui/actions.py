@@ -16,7 +16,7 @@ from anvil_tui.ui import policies
 from anvil_tui.ui.policies import Target
 
 Tier = Literal["read", "reversible", "traffic"]
-Kind = Literal["none", "serve", "role", "recipe", "operation"]
+Kind = Literal["none", "serve", "suite", "role", "recipe", "operation"]
 Policy = Callable[[World, Target], str | None]
 Make = Callable[[Target], Intent]
 
@@ -79,6 +79,11 @@ ACTIONS: tuple[Action, ...] = (
         "reversible", "serve", policies.qualify, lambda t: Intent("qualify", container_id=t.serve),
     ),
     Action(
+        "serve.suite", "qualify with", ("G",), "Choose a suite, and run its gates on the selected serve",
+        "reversible", "suite", policies.qualify,
+        lambda t: Intent("qualify", container_id=t.serve, suite=t.suite),
+    ),
+    Action(
         "role.quiesce", "quiesce", ("u",), "Hold new requests; running ones go on",
         "reversible", "role", policies.quiesce, lambda t: Intent("quiesce", role=t.role),
     ),
@@ -120,8 +125,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
 )  # fmt: skip
 REGISTRY: dict[str, Action] = {a.id: a for a in ACTIONS}
-VERB_KEYS: dict[str, str] = {a.id.split(".")[1]: a.key for a in ACTIONS if a.intent}
-BY_VERB: dict[str, Action] = {a.id.split(".")[1]: a for a in ACTIONS if a.intent}
+BY_VERB: dict[str, Action] = {a.id.split(".")[1]: a for a in ACTIONS if a.intent and a.kind != "suite"}
+VERB_KEYS: dict[str, str] = {verb: a.key for verb, a in BY_VERB.items()}
 
 
 def matches(action: Action, text: str) -> bool:

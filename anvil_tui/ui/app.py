@@ -158,7 +158,7 @@ class Console(App[int], inherit_bindings=False):
             return
         target = self.target(action)
         lost, self.moved_from = self.moved_from, ""
-        if lost and action.kind in ("serve", "role"):
+        if lost and action.kind in ("serve", "suite", "role"):
             now = self.world.serve(self.view.serve)
             name = literal(now.name, 60) if now else "nothing"
             self.say(

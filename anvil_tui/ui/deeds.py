@@ -48,6 +48,8 @@ class Deeds:
             self._choose_role(action, target)
         elif action.kind == "recipe" and not target.recipe:
             self._choose_recipe(action, target)
+        elif action.kind == "suite" and not target.suite:
+            self._choose_suite(action, target)
         else:
             self._plan(action, target)
 
@@ -87,11 +89,30 @@ class Deeds:
         picker = Picker(title, rows, closed, start)
         self.app.push_screen(picker, lambda key: self._chosen(action, target, recipe=key))
 
-    def _chosen(self, action: Action, target: Target, recipe: str | None = "", role: str | None = "") -> None:
-        if recipe is None or role is None:
+    def _choose_suite(self, action: Action, target: Target) -> None:
+        serve = self.app.world.serve(target.serve)
+        usual = serve.recipe.suite if serve and serve.recipe else ""
+
+        def rows(text: str, width: int) -> list[Row]:
+            return [spread([Cell(name, "strong"), Cell("  the recipe's own" if name == usual else "", "dim")],
+                           [], width, name) for name in self.app.world.suites if text.lower() in name]  # fmt: skip
+
+        picker = Picker(f"{action.label} which suite?", rows, lambda key: None, usual)
+        self.app.push_screen(picker, lambda key: self._chosen(action, target, suite=key))
+
+    def _chosen(
+        self,
+        action: Action,
+        target: Target,
+        recipe: str | None = "",
+        role: str | None = "",
+        suite: str | None = "",
+    ) -> None:
+        if recipe is None or role is None or suite is None:
             self.pending = False
             return
-        self._again(action, Target(target.serve, role or target.role, recipe or target.recipe))
+        chosen = {k: v for k, v in (("recipe", recipe), ("role", role), ("suite", suite)) if v}
+        self._again(action, replace(target, **chosen))
 
     # plan, dialog, start
 

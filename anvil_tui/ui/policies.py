@@ -20,6 +20,7 @@ class Target:
     role: str = ""
     recipe: str = ""
     operation: str = ""
+    suite: str = ""
 
 
 def _writable(world: World) -> str | None:

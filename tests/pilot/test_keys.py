@@ -49,6 +49,16 @@ async def test_a_key_asks_for_the_plan_of_its_deed(key: str, world: World, inten
         assert c.deeds.started == []
 
 
+async def test_a_suite_is_chosen_by_typing_a_part_of_its_name(tmp_path: Path) -> None:
+    async with console(worlds.calm(), tmp_path) as c:
+        await c.press("G")
+        await c.until(lambda: "qualify with which suite?" in c.text)
+        await c.press("p", "r", "o", "enter")
+        await c.dialog()
+        assert c.deeds.intents == [Intent("qualify", container_id=SERVING, suite="promotion")]
+        assert c.deeds.started == []
+
+
 async def test_cancel_has_the_focus_and_enter_takes_it(tmp_path: Path) -> None:
     async with console(worlds.calm(), tmp_path) as c:
         await c.press("g")

@@ -25,7 +25,7 @@ PYTHON = (sys.executable, "-m")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`beside` runs next to the stages before it, from the first private one on: it mostly waits for engines."""
+    """`beside` runs next to the stages that follow it, and is waited for at the end."""
 
     name: str
     argv: tuple[str, ...]
@@ -47,15 +47,15 @@ STAGES = (
     Stage("lint", (str(BIN / "ruff"), "check", ".")),
     Stage("imports", (str(BIN / "lint-imports"),)),
     Stage("types", (str(BIN / "mypy"),)),
-    _pytest("unit", "unit", "hygiene"),
+    Stage("unit", (*PYTHON, "pytest", "-q", "tests/unit", "tests/hygiene"), beside=True, deadline_s=600),
     _pytest("pilot", "pilot"),
     _pytest("snapshot", "snapshot"),
     _pytest("pty", "pty"),
     Stage("parts", (*PYTHON, "tests.real.parts", "smol", "qwen"), whole_environment=True),
+    Stage("kill", (*PYTHON, "pytest", "-q", "-s", KILL), private=True, beside=True, deadline_s=1500),
     _pytest("contract", "contract", private=True, deadline_s=900),
     _pytest("real", "real", private=True, deadline_s=900),
     Stage("e2e", (*PYTHON, "pytest", "-q", "tests/e2e", f"--ignore={KILL}"), private=True, deadline_s=1200),
-    Stage("kill", (*PYTHON, "pytest", "-q", "-s", KILL), private=True, beside=True, deadline_s=1500),
 )
 
 
@@ -69,16 +69,14 @@ def main(names: Sequence[str]) -> int:
 
 
 def _all_pass(chosen: Sequence[Stage], folder: Path) -> bool:
-    """One after the other; what may run beside starts with the first private stage, and is waited for."""
-    beside = [s for s in chosen if s.beside]
+    """One after the other; what may run beside starts in its turn, and is waited for at the end."""
     reports = [folder / f"{s.name}.xml" for s in chosen if s.name in ("e2e", "kill")]
     with ThreadPoolExecutor() as pool:
         waiting: list[Future[bool]] = []
         for stage in chosen:
-            if stage.private and beside:
-                waiting = [pool.submit(_passes, s, folder / s.name) for s in beside]
-                beside = []
-            if not stage.beside and not _passes(stage, folder / stage.name):
+            if stage.beside:
+                waiting.append(pool.submit(_passes, stage, folder / stage.name))
+            elif not _passes(stage, folder / stage.name):
                 return False
         if not all([w.result() for w in waiting]):
             return False

@@ -76,12 +76,12 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "serve.qualify", "qualify", ("g",), "Run the gates of its suite on the selected serve",
-        "reversible", "serve", policies.qualify, lambda t: Intent("qualify", container_id=t.serve),
+        "reversible", "serve", policies.qualify,
+        lambda t: Intent("qualify", container_id=t.serve, suite=t.suite),
     ),
     Action(
         "serve.suite", "qualify with", ("G",), "Choose a suite, and run its gates on the selected serve",
         "reversible", "suite", policies.qualify,
-        lambda t: Intent("qualify", container_id=t.serve, suite=t.suite),
     ),
     Action(
         "role.quiesce", "quiesce", ("u",), "Hold new requests; running ones go on",
@@ -125,7 +125,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
 )  # fmt: skip
 REGISTRY: dict[str, Action] = {a.id: a for a in ACTIONS}
-BY_VERB: dict[str, Action] = {a.id.split(".")[1]: a for a in ACTIONS if a.intent and a.kind != "suite"}
+BY_VERB: dict[str, Action] = {a.id.split(".")[1]: a for a in ACTIONS if a.intent}
 VERB_KEYS: dict[str, str] = {verb: a.key for verb, a in BY_VERB.items()}
 
 

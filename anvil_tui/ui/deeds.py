@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.plan import Intent, Plan
-from anvil_tui.ui.actions import Action
+from anvil_tui.ui.actions import REGISTRY, Action
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.modals.plan_dialog import PlanDialog
@@ -48,7 +48,7 @@ class Deeds:
             self._choose_role(action, target)
         elif action.kind == "recipe" and not target.recipe:
             self._choose_recipe(action, target)
-        elif action.kind == "suite" and not target.suite:
+        elif action.kind == "suite":
             self._choose_suite(action, target)
         else:
             self._plan(action, target)
@@ -98,7 +98,8 @@ class Deeds:
                            [], width, name) for name in self.app.world.suites if text.lower() in name]  # fmt: skip
 
         picker = Picker(f"{action.label} which suite?", rows, lambda key: None, usual)
-        self.app.push_screen(picker, lambda key: self._chosen(action, target, suite=key))
+        qualify = REGISTRY["serve.qualify"]
+        self.app.push_screen(picker, lambda key: self._chosen(qualify, target, suite=key))
 
     def _chosen(
         self,

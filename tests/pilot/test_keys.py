@@ -54,8 +54,9 @@ async def test_a_suite_is_chosen_by_typing_a_part_of_its_name(tmp_path: Path) ->
         await c.press("G")
         await c.until(lambda: "qualify with which suite?" in c.text)
         await c.press("p", "r", "o", "enter")
-        await c.dialog()
+        dialog = await c.dialog()
         assert c.deeds.intents == [Intent("qualify", container_id=SERVING, suite="promotion")]
+        assert dialog.yes == "Qualify"
         assert c.deeds.started == []
 
 

@@ -242,5 +242,5 @@ def _hidden(text: str, secrets: tuple[str, ...]) -> str:
         try:
             return json.dumps(redact_values(json.loads(text), lambda t: redact(t, secrets)), ensure_ascii=False)
         except (ValueError, RecursionError):
-            pass
+            pass  # it only begins like JSON: hidden as the text it is
     return redact(text, secrets)

@@ -10,7 +10,7 @@ import psutil
 
 from anvil_tui.core.box import Host
 from anvil_tui.core.reading import Reading
-from anvil_tui.ports import Clock, HostReader
+from anvil_tui.ports import Clock
 
 T = TypeVar("T")
 
@@ -61,10 +61,3 @@ class RemoteHost:
     def read(self) -> Reading[Host]:
         reason = f"the box is reached over {self._url}; only this machine's own figures can be read"
         return Reading.unknown(reason, "host", self._clock.monotonic_s())
-
-
-def host_reader(containers_url: str, workspace: Path, clock: Clock) -> HostReader:
-    """The reader of the machine on which the container engine runs."""
-    return (
-        RemoteHost(containers_url, clock) if containers_url.startswith("ssh://") else PsutilHost(workspace, clock)
-    )

@@ -222,7 +222,7 @@ class Lane:
         try:
             stream.unsent = stream.unsent[stream.sock.send(stream.unsent) :]
         except BlockingIOError:
-            pass
+            pass  # the send buffer is full: epoll says when there is room, `unsent` keeps the rest
         except OSError:
             stream.unsent = _NOTHING  # a proxy may answer 413 and close before the body is through: read that
         if stream.unsent:

@@ -15,7 +15,6 @@ from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
-from anvil_tui.adapters.host import host_reader
 from anvil_tui.adapters.host_inspect import host_inspector
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
@@ -65,8 +64,9 @@ def open_box(directory: Path) -> Box:
     containers = DockerReader(workspace.containers.url, workspace.containers.timeout_s)
     engines, chat = HttpEngineReader(clock), OpenAIClient(clock.monotonic_s)
     gpus = ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock)
+    host = host_inspector(workspace.containers.url, directory, clock)
     parts = GateParts(
-        chat, engines, containers, gpus, clock, host_inspector(workspace.containers.url, directory, clock),
+        chat, engines, containers, gpus, clock, host,
         load=ChildLoadGenerator(), commands=ChildCommands(directory), sandbox=ChildSandbox(),
         media=MediaFolder(directory / "gates" / "media"),
     )  # fmt: skip
@@ -78,7 +78,7 @@ def open_box(directory: Path) -> Box:
         engines=engines,
         gateway=HaproxyReader(directory, workspace.gateway, workspace.roles),
         gpus=gpus,
-        host=host_reader(workspace.containers.url, directory, clock),
+        host=host,
         chat=chat,
         conductor=Conductor(parts),
         store=BoxFile(state),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from anvil_tui.adapters.host import PsutilHost, host_reader
+from anvil_tui.adapters.host import PsutilHost
+from anvil_tui.adapters.host_inspect import host_inspector
 
 
 class Clock:
@@ -37,7 +38,7 @@ def test_a_missing_shm_is_not_available_and_costs_nothing_else(tmp_path: Path) -
 
 
 def test_a_box_reached_over_ssh_is_not_this_machine(tmp_path: Path) -> None:
-    reading = host_reader("ssh://ops@box-1", tmp_path, Clock()).read()
+    reading = host_inspector("ssh://ops@box-1", tmp_path, Clock()).read()
     assert (reading.state, reading.value, reading.at_s) == ("unknown", None, 12.5)
     assert "ssh://ops@box-1" in reading.reason and "this machine" in reading.reason
-    assert host_reader("unix:///var/run/docker.sock", tmp_path, Clock()).read().ok
+    assert host_inspector("unix:///var/run/docker.sock", tmp_path, Clock()).read().ok

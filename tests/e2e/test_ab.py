@@ -47,7 +47,8 @@ def pair(real_box: RealBox) -> RealBox:
 def measured(box: RealBox, *words: str) -> bool:
     """The same command until it succeeds. Only a load generator kept waiting excuses a failure.
 
-    False when this machine was too busy each time; then the product must refuse to compare what came of it.
+    False when this machine was too busy each time; then the product must refuse to compare what came of it, and
+    the test is skipped by name: it has not shown what it is for.
     """
     for _ in range(TRIES):
         ran = box.anvil(*words, "--json")
@@ -68,7 +69,7 @@ def test_a_b_in_turn_gives_a_verdict_with_its_interval_and_an_unmatched_pair_is_
     assert [r["arm"] for r in told["runs"]] == ["A", "B", "B", "A"]
     assert (told["refusals"], len(pair.operations.views())) == ([], before), "without --yes nothing is run"
     if not measured(pair, *words, "--yes"):
-        return
+        pytest.skip(f"no verdict: this machine was too busy to time a lane, {TRIES} times")
     picture = pair.dir / "ab.svg"
     found = pair.do(*words, "--svg", str(picture))
     assert ">A smol-4k</text>" in picture.read_text() and ">B smol-4k-more</text>" in picture.read_text()
@@ -83,7 +84,7 @@ def test_a_b_in_turn_gives_a_verdict_with_its_interval_and_an_unmatched_pair_is_
     done = [v for v in pair.operations.views() if v.kind == "qualify" and v.outcome == "done"]
     assert [v.target.split(" ")[0] for v in done] == ["smol-4k", "smol-4k-more", "smol-4k-more", "smol-4k"]
     if not measured(pair, "qualify", "smol-4k-more", "--suite", "longer", "--yes"):
-        return
+        pytest.skip(f"a verdict, but no unmatched pair: this machine was too busy to time a lane, {TRIES} times")
     other = next(v.id for v in reversed(pair.operations.views()) if v.outcome == "done")
     refused = pair.do("compare", done[0].id, other, code=3)
     assert [r["field"] for r in refused["refusals"]] == ["prompts"]

@@ -240,10 +240,39 @@ class Backend:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """One request in progress on a backend, as the gateway sees it. Bytes are those sent to the client so far.
+
+    `idle_s` is how long nothing was sent; None = the gateway cannot tell.
+    """
+
+    id: str
+    backend: str
+    age_s: float
+    bytes_out: int | None = None
+    idle_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a gateway can do. Without `holds` clients get 503 while a role is quiesced; without `counts` what is
+    in flight is unknown; without `atomic` aliases move one after the other or with a restart; without `durable`
+    a restart forgets; without `strong_reads` one reading proves nothing."""
+
+    atomic: bool = True
+    durable: bool = True
+    counts: bool = True
+    holds: bool = True
+    severs: bool = True
+    strong_reads: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Gateway:
     """The gateway's live routing. `aliases` maps alias -> backend name or `hold`.
 
-    `file_equal` is False when the durable alias file and the running process disagree.
+    `file_equal` is False when the durable alias file and the running process disagree. `requests` None = the
+    gateway cannot list them.
     """
 
     aliases: Mapping[str, str]
@@ -253,6 +282,8 @@ class Gateway:
     file_equal: bool
     pid: int | None = None
     version: str | None = None
+    can: Capabilities = Capabilities()
+    requests: tuple[Request, ...] | None = None
 
     def backend(self, name: str) -> Backend | None:
         return next((b for b in self.backends if b.name == name), None)

@@ -13,6 +13,7 @@ from anvil_tui.core.gates import Suite
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.workspace import Role, Workspace
 from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord
@@ -37,6 +38,11 @@ class Facts:
     waivers: tuple[Waiver, ...] = ()
     loads: tuple[MeasuredLoad, ...] = ()
     today: date = date.min
+    proofs: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    drills: tuple[DrillRecord, ...] = ()
+    pids: Mapping[int, str] = field(default_factory=dict)
+    clients: tuple[ClientState, ...] = ()
+    credentials: tuple[CredentialState, ...] = ()
 
     def recipe(self, recipe_id: str) -> Recipe:
         if recipe_id in self.recipes:

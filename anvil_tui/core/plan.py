@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Verb = Literal["load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback"]
+Verb = Literal[
+    "load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "drill", "rotate", "apply",
+    "remove",
+]  # fmt: skip
 VERBS: tuple[Verb, ...] = ("load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback")
 
 
@@ -21,7 +24,9 @@ class Intent:
     """What an operator asked for, with its target frozen.
 
     `recipe` for load and promote; `container_id` for unload and qualify; `role` for quiesce, drain,
-    readmit, promote and rollback. `timeout_s` and `sever` bound a drain; `suite` chooses gates.
+    readmit, promote, rollback and drill; `target` names a credential (rotate), a client (apply) or a stored
+    thing (remove). `timeout_s` and `sever` bound a drain; `suite` chooses gates; `evict` lets evictable serves
+    be stopped for it; `stepwise` waits for a person before each step.
     """
 
     verb: Verb
@@ -32,6 +37,9 @@ class Intent:
     suite: str = ""
     timeout_s: int | None = None
     sever: bool = False
+    target: str = ""
+    evict: bool = False
+    stepwise: bool = False
     reason: str = ""
 
 

@@ -20,6 +20,7 @@ from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.progress import Trail
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord, Owner
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.workspace import Workspace
 
@@ -124,6 +125,7 @@ class Readiness:
 
     target: str
     missing: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -178,7 +180,8 @@ class World:
     of a pinned reference (None = not here); `source_errors` why a file of the state could not be read.
     `qualified` is the newest qualification of each recipe (absent = evidence not read yet); `proven`, by recipe
     digest, what its lanes measured; `loads_kept` what earlier loads took. `pasts` are the bundles that can be
-    read, `broken_bundles` says of the others, by id, why not.
+    read, `broken_bundles` says of the others, by id, why not. `proofs`, by container id, are the slow checks of a
+    return to it; `pids` gives the container of each process that NVML names ("" = of none).
     """
 
     workspace: Workspace
@@ -206,6 +209,12 @@ class World:
     pasts: tuple[Past, ...] = ()
     broken_bundles: Mapping[str, str] = field(default_factory=dict)
     operations: tuple[OperationView, ...] = ()
+    proofs: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    drills: tuple[DrillRecord, ...] = ()
+    owners: tuple[Owner, ...] = ()
+    clients: tuple[ClientState, ...] = ()
+    credentials: tuple[CredentialState, ...] = ()
+    pids: Mapping[int, str] = field(default_factory=dict)
     lease: Lease | None = None
     serves: tuple[Serve, ...] = ()
     rollbacks: Mapping[str, Readiness] = field(default_factory=dict)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from anvil_tui.core.box import GpuSnapshot
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.gates import Suite
-from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.plan import Intent, Plan, Verb
 from anvil_tui.core.planner import make_plan
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
@@ -62,7 +62,15 @@ def plan(box: Box, intent: Intent, facts: Facts | None = None) -> Plan:
     def unrunnable(suite: Suite, recipe: Recipe) -> Mapping[str, str]:
         return box.conductor.unrunnable(suite, target_of(box, recipe, "", 0, ""))
 
-    return make_plan(intent, facts or gather(box), unrunnable)
+    facts = facts or gather(box)
+    for enrich in ENRICHED_BY.get(intent.verb, ()):
+        facts = enrich(box, intent, facts)
+    return make_plan(intent, facts, unrunnable)
+
+
+Enrich = Callable[[Box, Intent, Facts], Facts]
+ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {}
+"""What a plan rests on beside the facts that every plan needs; slow to read, so read for these verbs only."""
 
 
 def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str) -> GateTarget:

@@ -1,0 +1,103 @@
+"""What is looked at slowly and stands beside the live readings: the way back's checks, drills, owners of GPUs,
+clients' catalogs, credentials. Plain values; who reads them and what follows from them is elsewhere.
+
+Times are UTC, ISO 8601; "" = not looked at yet. Unknown is a state of its own and never passes for good or bad.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+CheckName = Literal[
+    "record", "image", "container", "weights", "configuration", "port", "gpus", "credential", "gates", "budgets",
+    "drill",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a return to a serve needs. `why` says what is wrong or not known, or what was seen."""
+
+    name: CheckName
+    state: Literal["ok", "missing", "unknown", "waived"]
+    why: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillPhase:
+    """`leg` is `away` (to the way back) or `home`; seconds by the monotonic clock of the operation."""
+
+    leg: Literal["away", "home"]
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrillRecord:
+    """One drill of a role (`state/drills.ndjson`): what was left, where it went, how long, what differs since.
+
+    `place` is this box or a simulated copy of it. `restore_s` is from the first hold to the way back answering.
+    `differences` are facts of the end that are not those of the start, empty = restored exactly. `rechecks` of
+    the same operation are later records with `recheck` set.
+    """
+
+    operation: str
+    role: str
+    at: str
+    place: Literal["box", "copy"]
+    incumbent: str
+    way_back: str
+    outcome: Literal["restored", "undone", "halted"]
+    restore_s: float | None = None
+    phases: tuple[DrillPhase, ...] = ()
+    differences: tuple[str, ...] = ()
+    recheck: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Somebody who holds, or was given, one GPU. `id` is a full container id or a pid; `how` the mechanism.
+
+    `mib` is what NVML attributes to it, None = not attributed here.
+    """
+
+    gpu: str
+    kind: Literal["ours", "foreign", "process"]
+    id: str
+    name: str
+    how: str
+    mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """One client's catalog against what serves. `differences` are `KEY: has X, serves Y`.
+
+    `no-credential` and `unreachable` are not converged, and say so.
+    """
+
+    name: str
+    where: str
+    state: Literal["converged", "drift", "no-credential", "unreachable", "unreadable", "unknown"]
+    differences: tuple[str, ...] = ()
+    why: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialState:
+    """One credential by name: its reference, where it was found, and whether an authenticated read took it.
+
+    `fingerprint` is the first 12 hex digits of the SHA-256 of the value, "" = not found. Never a value.
+    """
+
+    name: str
+    ref: str
+    state: Literal["accepted", "refused", "absent", "unproven", "unknown"]
+    source: str = ""
+    fingerprint: str = ""
+    note: str = ""
+    why: str = ""
+    at: str = ""

@@ -15,6 +15,7 @@ from anvil_tui.adapters import haproxy_socket as sock
 from anvil_tui.adapters.files import folder_lock, write_atomic
 from anvil_tui.adapters.haproxy_files import (
     Paths,
+    digests_of,
     find_binary,
     install_files,
     make_folders,
@@ -25,6 +26,7 @@ from anvil_tui.adapters.haproxy_files import (
     validate,
     write_config,
 )
+from anvil_tui.adapters.haproxy_keys import KeyList
 from anvil_tui.core.box import Backend, Gateway
 from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused, Unreachable
 from anvil_tui.core.gateway_config import (
@@ -34,6 +36,7 @@ from anvil_tui.core.gateway_config import (
     AliasMap,
     alias_map,
     check_target,
+    key_digest,
     merged,
 )
 from anvil_tui.core.workspace import GatewaySettings, Role
@@ -156,14 +159,26 @@ def _backend(name: str, address: str, workers: list[_Worker | None]) -> Backend:
 
 
 class HaproxyControl:
-    """Changes the gateway of the workspace at `directory`. `client_keys` are the bearer tokens themselves."""
+    """Changes the gateway of the workspace at `directory`. `client_keys` gives the bearer tokens themselves; only
+    `install` asks for them, so that nothing else fails for want of one."""
 
     def __init__(
-        self, directory: Path, settings: GatewaySettings, roles: tuple[Role, ...], client_keys: tuple[str, ...]
+        self,
+        directory: Path,
+        settings: GatewaySettings,
+        roles: tuple[Role, ...],
+        client_keys: Callable[[], tuple[str, ...]],
     ) -> None:
         self._directory, self._settings, self._roles, self._keys = directory, settings, roles, client_keys
         self._paths = Paths.of(directory, settings)
         self._runtime = _Runtime(self._paths)
+        self._key_list = KeyList(self._paths)
+
+    def accept_key(self, key: str) -> None:
+        self._key_list.change(add=frozenset({key_digest(key)}))
+
+    def expel_key(self, key: str) -> None:
+        self._key_list.change(drop=frozenset({key_digest(key)}))
 
     def point(self, targets: Mapping[str, str], generation: int, checkpoint: Callable[[str], None]) -> None:
         """Refused for an alias or target that is not configured and for a generation older than the one found;
@@ -270,8 +285,9 @@ class HaproxyControl:
         try:
             told = self._runtime.info()
         except Unreachable:
-            return install_files(self._directory, self._settings, self._roles, self._keys)
-        config, digest = rendered(self._directory, self._settings, self._roles, self._keys)
+            return install_files(self._directory, self._settings, self._roles, self._keys())
+        keys = digests_of(self._keys())
+        config, digest = rendered(self._directory, self._settings, self._roles)
         make_folders(self._paths)
         running = self._runtime.aliases()
         with folder_lock(self._paths.aliases):
@@ -283,11 +299,13 @@ class HaproxyControl:
                 validate(self._paths, self._settings, config)
             same = _stored_or_none(self._paths.aliases) == running == wanted
             self._store(stored)
+            other_keys = self._key_list.store(keys)
             changed = self._replace(config, digest, reload)
             self._store(wanted)
             self._commit(wanted)
+        other_keys |= self._key_list.follow()
         self._read_back()
-        return changed or not same
+        return changed or other_keys or not same
 
     def _may_reload(self, running: AliasMap) -> None:
         held = [a for a, t in running.targets.items() if t == HOLD]

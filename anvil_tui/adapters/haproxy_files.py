@@ -16,10 +16,13 @@ from anvil_tui.core.errors import BadFile, Refused
 from anvil_tui.core.gateway_config import (
     CONFIG_FILE,
     HOLD_LUA,
+    KEYS_FILE,
     LUA_FILE,
     MAP_FILE,
     AliasMap,
     key_digest,
+    keys_in,
+    keys_text,
     merged,
     parse_map,
     render,
@@ -48,6 +51,10 @@ class Paths:
     @property
     def aliases(self) -> Path:
         return self.folder / MAP_FILE
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / KEYS_FILE
 
     @property
     def cli(self) -> Path:
@@ -87,28 +94,47 @@ def run_argv(directory: Path, settings: GatewaySettings) -> list[str]:
 
 
 def install_files(
-    directory: Path, settings: GatewaySettings, roles: tuple[Role, ...], client_keys: tuple[str, ...]
+    directory: Path,
+    settings: GatewaySettings,
+    roles: tuple[Role, ...],
+    client_keys: tuple[str, ...],
+    *,
+    keep_keys: bool = False,
 ) -> bool:
-    """Write what HAProxy starts from; False when all was so already. Refused when HAProxy refuses it."""
-    paths, (config, _) = Paths.of(directory, settings), rendered(directory, settings, roles, client_keys)
+    """Write what HAProxy starts from; False when all was so already. Refused when HAProxy refuses it.
+
+    `keep_keys`: keys that were accepted before stay so, as a rotation that has not ended needs it.
+    """
+    paths, (config, _) = Paths.of(directory, settings), rendered(directory, settings, roles)
+    before = stored_keys(paths)
+    keys = digests_of(client_keys) | (before if keep_keys else frozenset())
     make_folders(paths)
     stored = read_map(paths.aliases)
     aliases = merged(stored or AliasMap(), roles)
     validate(paths, settings, config)
+    if keys != before:
+        write_atomic(paths.keys, keys_text(keys))
     changed = write_config(paths, config)
     if stored != aliases:
         write_atomic(paths.aliases, aliases.text())
-    return changed or stored != aliases
+    return changed or stored != aliases or keys != before
 
 
-def rendered(
-    directory: Path, settings: GatewaySettings, roles: tuple[Role, ...], client_keys: tuple[str, ...]
-) -> tuple[str, str]:
-    """Configuration and digest. The keys' values end here: only their digests go on."""
-    if not all(client_keys):
-        raise BadFile("anvil.toml", "a client key is empty", key="gateway.client_keys")
-    digests = tuple(key_digest(k) for k in client_keys)
-    return render(settings, roles, digests, str(Paths.of(directory, settings).cli))
+def rendered(directory: Path, settings: GatewaySettings, roles: tuple[Role, ...]) -> tuple[str, str]:
+    """Configuration and digest."""
+    return render(settings, roles, str(Paths.of(directory, settings).cli))
+
+
+def digests_of(client_keys: tuple[str, ...]) -> frozenset[str]:
+    """The keys' values end here: only their digests go on."""
+    if not client_keys or not all(client_keys):
+        raise BadFile("anvil.toml", "a client key is empty, or there is none", key="gateway.client_keys")
+    return frozenset(key_digest(k) for k in client_keys)
+
+
+def stored_keys(paths: Paths) -> frozenset[str]:
+    """The durable list of keys, empty when there is no file yet."""
+    return keys_in((_bytes(paths.keys) or b"").decode(errors="replace"))
 
 
 def make_folders(paths: Paths) -> None:
@@ -122,8 +148,8 @@ def validate(paths: Paths, settings: GatewaySettings, config: str) -> None:
     binary = find_binary(settings)
     with tempfile.TemporaryDirectory(prefix=".check-", dir=paths.folder) as name:
         copy = Path(name) / CONFIG_FILE
-        for file, text in ((copy, config), (copy.with_name(LUA_FILE), HOLD_LUA), (copy.with_name(MAP_FILE), "")):
-            file.write_text(text)
+        for name, text in ((CONFIG_FILE, config), (LUA_FILE, HOLD_LUA), (MAP_FILE, ""), (KEYS_FILE, "")):
+            copy.with_name(name).write_text(text)
         try:
             done = subprocess.run(
                 [binary, "-c", "-f", str(copy)], capture_output=True, text=True, errors="replace",

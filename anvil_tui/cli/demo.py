@@ -104,7 +104,7 @@ def _gateway(directory: Path) -> Iterator[None]:
                 )
             time.sleep(0.05)
         record = BoxFile(directory / "state").read()
-        control = HaproxyControl(directory, workspace.gateway, workspace.roles, keys)
+        control = HaproxyControl(directory, workspace.gateway, workspace.roles, lambda: keys)
         for role in workspace.roles:
             serve = record.serve_in(role.name)
             if serve is not None:

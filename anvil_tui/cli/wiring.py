@@ -106,10 +106,9 @@ def open_probes(box: Box, *, read_only: bool) -> Probes:
 def open_controls(box: Box) -> Controls:
     """What may change the box. Called by the operation process, and never in read-only mode."""
     directory, workspace = Path(box.directory), box.workspace
-    keys = client_keys(workspace, directory)()
     return Controls(
         containers=DockerControl(workspace.containers.url, workspace.containers.timeout_s),
-        gateway=HaproxyControl(directory, workspace.gateway, workspace.roles, keys),
+        gateway=HaproxyControl(directory, workspace.gateway, workspace.roles, client_keys(workspace, directory)),
     )
 
 

@@ -1,13 +1,14 @@
-"""What the gateway runs on, as text: HAProxy's configuration, the hold script and the alias map.
+"""What the gateway runs on, as text: HAProxy's configuration, the hold script, the alias map and the list of keys.
 
 Pure: the same workspace gives the same bytes. Every slot is one backend with one server at its fixed loopback
-port; only the alias map moves. Relative paths in the configuration are relative to its own folder.
+port; only the alias map and the list of keys move. Relative paths in the configuration are relative to its folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from anvil_tui.core.errors import BadFile, Refused
 from anvil_tui.core.workspace import GatewaySettings, Role
 
 HOLD, NONE = "hold", "none"
-CONFIG_FILE, LUA_FILE, MAP_FILE = "haproxy.cfg", "hold.lua", "alias.map"
+CONFIG_FILE, LUA_FILE, MAP_FILE, KEYS_FILE = "haproxy.cfg", "hold.lua", "alias.map", "keys.list"
 GENERATION_KEY = "__gen"
 SERVER = "engine"
 
@@ -117,16 +118,30 @@ def check_target(roles: Iterable[Role], alias: str, target: str) -> None:
 
 
 def key_digest(key: str) -> str:
-    """What the configuration holds of a client's key."""
+    """What the list of keys holds of a client's key."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def render(
-    settings: GatewaySettings, roles: tuple[Role, ...], key_digests: tuple[str, ...], cli_socket: str
-) -> tuple[str, str]:
+def keys_text(digests: Iterable[str]) -> str:
+    """The durable list of keys. BadFile when it is empty: nobody could use the gateway."""
+    wanted = sorted(set(digests))
+    if not wanted:
+        raise BadFile(
+            "anvil.toml", "names no client key, so nobody could use the gateway", key="gateway.client_keys"
+        )
+    head = "# SHA-256 of each client key. Written by anvil-tui; HAProxy loads it when it starts.\n"
+    return head + "".join(f"{digest}\n" for digest in wanted)
+
+
+def keys_in(text: str) -> frozenset[str]:
+    """The digests in a list of keys; a line that is none is no key."""
+    return frozenset(re.findall(r"^[0-9a-f]{64}$", text, re.MULTILINE))
+
+
+def render(settings: GatewaySettings, roles: tuple[Role, ...], cli_socket: str) -> tuple[str, str]:
     """The configuration and its digest, which the running process tells back as its description."""
-    _check(roles, key_digests)
-    body = [*_defaults(), *_frontend(settings, roles, key_digests)]
+    _check(roles)
+    body = [*_defaults(), *_frontend(settings, roles)]
     for role in roles:
         for slot in role.slots:
             body += [f"backend {slot.name}", f"  server {SERVER} 127.0.0.1:{slot.port}"]
@@ -136,11 +151,7 @@ def render(
     return f"{head}\nglobal\n  description {digest}\n{rest}", digest
 
 
-def _check(roles: tuple[Role, ...], key_digests: tuple[str, ...]) -> None:
-    if not key_digests:
-        raise BadFile(
-            "anvil.toml", "names no client key, so nobody could use the gateway", key="gateway.client_keys"
-        )
+def _check(roles: tuple[Role, ...]) -> None:
     for role in roles:
         if taken := [s.name for s in role.slots if s.name in (HOLD, NONE)]:
             raise BadFile(
@@ -196,7 +207,7 @@ def _defaults() -> list[str]:
     ]
 
 
-def _frontend(settings: GatewaySettings, roles: tuple[Role, ...], key_digests: tuple[str, ...]) -> list[str]:
+def _frontend(settings: GatewaySettings, roles: tuple[Role, ...]) -> list[str]:
     """Authenticate, find the alias, look it up, hold if it says so, dispatch. The order is the point: a stranger's
     body is not kept, a client's is read before any answer, since one sent into the middle of it may get lost.
     """
@@ -206,7 +217,7 @@ def _frontend(settings: GatewaySettings, roles: tuple[Role, ...], key_digests: t
     return [
         "frontend anvil:clients",
         f"  bind {settings.bind}",
-        *(f"  acl known_key var(txn.key) -m str {digest}" for digest in key_digests),
+        f"  acl known_key var(txn.key) -m str -f {KEYS_FILE}",
         *(f"  acl is_slot {target} {slot}" for slot in slots),
         "  http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,lower",
         f"  {_unauthorized()} unless known_key",

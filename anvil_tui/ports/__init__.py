@@ -143,6 +143,12 @@ class GatewayControl(Protocol):
     def sever(self, backend: str) -> int:
         """Cut every request in progress on one backend; returns how many were cut."""
 
+    def accept_key(self, key: str) -> None:
+        """Take this client key beside those that are taken: durable list, then process, then read back. Idempotent."""
+
+    def expel_key(self, key: str) -> None:
+        """Refuse this client key from now on; as `accept_key`."""
+
     def install(self) -> bool:
         """Render, have HAProxy validate, write atomically, reload, read back. False when nothing changed."""
 

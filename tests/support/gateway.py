@@ -165,7 +165,7 @@ class Rig:
 
     @property
     def control(self) -> HaproxyControl:
-        return HaproxyControl(self.directory, self.settings, self.roles, (KEY,))
+        return HaproxyControl(self.directory, self.settings, self.roles, lambda: (KEY,))
 
     def client(self, key: str | None = KEY) -> Client:
         return Client(self.port, key)
@@ -249,7 +249,7 @@ from anvil_tui.core.workspace import GatewaySettings, Role
 directory, settings, roles, how = sys.argv[1:]
 control = HaproxyControl(
     Path(directory), GatewaySettings.model_validate_json(settings),
-    tuple(Role.model_validate_json(r) for r in json.loads(roles)), ("k",),
+    tuple(Role.model_validate_json(r) for r in json.loads(roles)), lambda: ("k",),
 )
 if how == "full":
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))

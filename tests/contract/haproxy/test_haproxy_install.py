@@ -231,3 +231,48 @@ def test_no_program_is_refused_with_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(Refused, match=r"gateway\.binary"):
             find_binary(nowhere)
         assert os.access(find_binary(nowhere.model_copy(update={"binary": ""})), os.X_OK)
+
+
+# client keys
+
+
+def test_a_key_comes_and_goes_without_a_reload_and_is_there_after_a_restart(gateway: Rig) -> None:
+    gateway.point(llm_primary="a")
+    pid = gateway.reader.snapshot().pid
+    assert gateway.client("second").post("llm.primary").status == 401
+    for _ in range(2):
+        gateway.control.accept_key("second")
+    assert gateway.client("second").post("llm.primary").whole and gateway.client().post("llm.primary").whole
+    gateway.stop()
+    gateway.start()
+    assert gateway.client("second").post("llm.primary").whole and gateway.client().post("llm.primary").whole
+    assert gateway.reader.snapshot().pid != pid
+    before = gateway.reader.snapshot().pid
+    for _ in range(2):
+        gateway.control.expel_key(KEY)
+    refused = gateway.client().post("llm.primary")
+    assert refused.status == 401 and refused.error["code"] == "invalid_api_key"
+    assert gateway.client("second").post("llm.primary").whole
+    with pytest.raises(BadFile, match="names no client key"):
+        gateway.control.expel_key("second")
+    assert gateway.control.install() is True and gateway.reader.snapshot().pid == before
+    assert (
+        gateway.client("second").post("llm.primary").status == 401 and gateway.client().post("llm.primary").whole
+    )
+
+
+def test_files_of_a_rotation_that_has_not_ended_keep_both_keys(gateway: Rig) -> None:
+    gateway.control.accept_key("second")
+    arguments = (gateway.directory, gateway.settings, gateway.roles, (KEY,))
+    assert install_files(*arguments, keep_keys=True) is False
+    assert install_files(*arguments) is True
+    assert install_files(*arguments) is False
+
+
+def test_a_running_gateway_without_a_list_of_keys_says_what_to_do(gateway: Rig) -> None:
+    config = gateway.folder / "haproxy.cfg"
+    config.write_text(config.read_text().replace("-f keys.list", f"-m str {'0' * 64}"))
+    gateway.stop()
+    gateway.start()
+    with pytest.raises(EffectFailed, match="no list of keys: run `anvil-tui gateway install`"):
+        gateway.control.accept_key("second")

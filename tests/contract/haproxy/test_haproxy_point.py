@@ -92,7 +92,7 @@ def test_unknown_alias_or_target_is_refused_whole(gateway: Rig, targets: dict[st
 def test_slot_the_running_gateway_has_elsewhere_is_refused(gateway: Rig) -> None:
     primary, *others = gateway.roles
     moved = with_port(primary, 1, others[0].slots[0].port)
-    control = HaproxyControl(gateway.directory, gateway.settings, (moved, *others), (KEY,))
+    control = HaproxyControl(gateway.directory, gateway.settings, (moved, *others), lambda: (KEY,))
     with pytest.raises(Refused, match="gateway install"):
         control.point({"llm.primary": "b"}, 1, lambda at: None)
 

@@ -15,6 +15,7 @@ from anvil_tui.adapters.ledger import Ledger
 from anvil_tui.core.errors import BadFile
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.standing import DrillRecord
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 
@@ -28,7 +29,10 @@ class BoxFile:
         self._path, self._recipes = state / "box.json", state / "recipes"
         self._kept: dict[str, Recipe] = {}
         self._waivers = Ledger(state / "waivers.ndjson", Waiver)
-        self._loads = Ledger(state / "loads.ndjson", MeasuredLoad, lambda load: load.operation)
+        self._loads = Ledger(state / "loads.ndjson", MeasuredLoad, lambda load: (load.operation, load.digest))
+        self._drills = Ledger(
+            state / "drills.ndjson", DrillRecord, lambda drill: (drill.operation, drill.recheck and drill.at)
+        )
 
     def read(self) -> BoxRecord:
         try:
@@ -60,6 +64,12 @@ class BoxFile:
 
     def keep_load(self, load: MeasuredLoad) -> None:
         self._loads.append(load)
+
+    def drills(self) -> tuple[DrillRecord, ...]:
+        return self._drills.read()
+
+    def keep_drill(self, drill: DrillRecord) -> None:
+        self._drills.append(drill)
 
     def keep_recipe(self, recipe: Recipe) -> None:
         path = self._recipes / f"{recipe.digest()}.json"

@@ -38,9 +38,12 @@ class DrillPhase:
 class DrillRecord:
     """One drill of a role (`state/drills.ndjson`): what was left, where it went, how long, what differs since.
 
-    `place` is this box or a simulated copy of it. `restore_s` is from the first hold to the way back answering.
-    `differences` are facts of the end that are not those of the start, empty = restored exactly. `rechecks` of
-    the same operation are later records with `recheck` set.
+    `incumbent` and `way_back` are full container ids, `*_name` their recipes. `place` is this box or a simulated
+    copy of it. `restore_s` is from the first step of the leg away to the way back answering, `home_s` the same of
+    the leg home; None = that leg was not completed. `restored` = the end is the start, fact by fact; `differs` =
+    the incumbent serves again, and `differences` says what is not as it was. `expected` are differences that a
+    drill makes by itself, `unread` are facts that could not be read before or after. Later `rechecks` of the same
+    operation are records of their own with `recheck` set.
     """
 
     operation: str
@@ -49,11 +52,17 @@ class DrillRecord:
     place: Literal["box", "copy"]
     incumbent: str
     way_back: str
-    outcome: Literal["restored", "undone", "halted"]
+    outcome: Literal["restored", "differs", "undone", "halted"]
     restore_s: float | None = None
     phases: tuple[DrillPhase, ...] = ()
     differences: tuple[str, ...] = ()
     recheck: bool = False
+    home_s: float | None = None
+    expected: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    why: str = ""
+    incumbent_name: str = ""
+    way_back_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from anvil_tui.core.journal import OperationView, Record, RecordKind
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.standing import DrillRecord
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, Lease
 
@@ -23,7 +24,7 @@ class Journal(Protocol):
 
 
 class BoxStore(Protocol):
-    """`state/box.json`, the recipes, by digest, that made its serves, and two records that only grow."""
+    """`state/box.json`, the recipes, by digest, that made its serves, and records that only grow."""
 
     def read(self) -> BoxRecord: ...
     def write(self, record: BoxRecord) -> None: ...
@@ -32,9 +33,13 @@ class BoxStore(Protocol):
     def waivers(self) -> tuple[Waiver, ...]: ...
     def waive(self, waiver: Waiver) -> None: ...
     def loads(self) -> tuple[MeasuredLoad, ...]:
-        """Oldest first; one for each operation."""
+        """Oldest first; one for each recipe that an operation started."""
 
     def keep_load(self, load: MeasuredLoad) -> None: ...
+    def drills(self) -> tuple[DrillRecord, ...]:
+        """Oldest first; one for each drill, and one for each recheck."""
+
+    def keep_drill(self, drill: DrillRecord) -> None: ...
 
 
 class OperationStore(Protocol):

@@ -40,6 +40,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
         unfinished=open_ones[-1] if open_ones else "",
         waivers=box.store.waivers(),
         loads=box.store.loads(),
+        drills=box.store.drills(),
         today=box.clock.utc().date(),
     )
 

@@ -14,6 +14,7 @@ from anvil_tui.core.journal import OperationView
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.standing import DrillRecord
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, Lease, LogView, RecipeFile, World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader, GatewayReader, GpuReader, HostReader
@@ -51,6 +52,7 @@ class Sources:
     suites: Callable[[], tuple[str, ...]] = lambda: ()
     waivers: Callable[[], tuple[Waiver, ...]] = lambda: ()
     loads: Callable[[], tuple[MeasuredLoad, ...]] = lambda: ()
+    drills: Callable[[], tuple[DrillRecord, ...]] = lambda: ()
     evidence: Callable[[World], Mapping[str, object]] = lambda world: {}
 
     @classmethod
@@ -59,7 +61,8 @@ class Sources:
             gpus=box.gpus, host=box.host, containers=box.containers, engines=box.engines, gateway=box.gateway,
             record=box.store.read, stored=box.store.kept_recipes, operations=box.operations.views,
             lease=box.lease.holder, recipes=box.recipes, suites=lambda: tuple(s.id for s in box.suites()),
-            waivers=box.store.waivers, loads=box.store.loads, evidence=evidence_of(box),
+            waivers=box.store.waivers, loads=box.store.loads, drills=box.store.drills,
+            evidence=evidence_of(box),
         )  # fmt: skip
 
 
@@ -231,7 +234,7 @@ class Probes:
         calls: tuple[tuple[str, Callable[[], object]], ...] = (
             ("record", self._src.record), ("stored", self._src.stored),
             ("recipes", self._src.recipes), ("suites", self._src.suites),
-            ("waivers", self._src.waivers), ("loads_kept", self._src.loads),
+            ("waivers", self._src.waivers), ("loads_kept", self._src.loads), ("drills", self._src.drills),
         )  # fmt: skip
         for name, call in calls:
             try:

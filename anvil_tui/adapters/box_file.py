@@ -16,7 +16,7 @@ from anvil_tui.core.errors import BadFile
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import DrillRecord
-from anvil_tui.core.waivers import Waiver
+from anvil_tui.core.waivers import CheckWaiver, Waiver
 from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 
 SCHEMA = "anvil.box/1"
@@ -29,6 +29,7 @@ class BoxFile:
         self._path, self._recipes = state / "box.json", state / "recipes"
         self._kept: dict[str, Recipe] = {}
         self._waivers = Ledger(state / "waivers.ndjson", Waiver)
+        self._check_waivers = Ledger(state / "check-waivers.ndjson", CheckWaiver)
         self._loads = Ledger(state / "loads.ndjson", MeasuredLoad, lambda load: (load.operation, load.digest))
         self._drills = Ledger(
             state / "drills.ndjson", DrillRecord, lambda drill: (drill.operation, drill.recheck and drill.at)
@@ -58,6 +59,12 @@ class BoxFile:
 
     def waive(self, waiver: Waiver) -> None:
         self._waivers.append(waiver)
+
+    def check_waivers(self) -> tuple[CheckWaiver, ...]:
+        return self._check_waivers.read()
+
+    def waive_check(self, waiver: CheckWaiver) -> None:
+        self._check_waivers.append(waiver)
 
     def loads(self) -> tuple[MeasuredLoad, ...]:
         return self._loads.read()

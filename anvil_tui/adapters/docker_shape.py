@@ -48,6 +48,10 @@ def container(attrs: Mapping[str, Any], pins: tuple[str, ...] = ()) -> Container
         ports=endpoints(_map(_map(attrs.get("NetworkSettings")).get("Ports"))),
         pins=pins,
         env_names=tuple(str(entry).partition("=")[0] for entry in config.get("Env") or ()),
+        mounts=tuple(
+            (str(m.get("Source") or m.get("Name") or ""), str(m.get("Destination") or ""), m.get("RW") is False)
+            for m in map(_map, attrs.get("Mounts") or ())
+        ),
     )
 
 

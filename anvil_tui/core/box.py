@@ -130,7 +130,8 @@ class Container:
     `status` is the daemon's own word. `exit_code` is that of the last end, None while it runs or
     when it never ran.
     `pins` are the repo digests of its image; `image_id` is the daemon's id of the image it runs.
-    `env_names` are the names of its environment variables, never their values.
+    `env_names` are the names of its environment variables, never their values. `mounts` are (path on its
+    machine, path inside, whether read-only).
     """
 
     id: str
@@ -156,6 +157,7 @@ class Container:
     ports: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
     env_names: tuple[str, ...] = ()
+    mounts: tuple[tuple[str, str, bool], ...] = ()
 
     @property
     def running(self) -> bool:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from anvil_tui.core.box import Container, Gateway, GpuSnapshot
+from anvil_tui.core.box import Container, Gateway, GpuSnapshot, Host
 from anvil_tui.core.errors import NotFound, Refused
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord
-from anvil_tui.core.waivers import Waiver
+from anvil_tui.core.waivers import CheckWaiver, Waiver
 from anvil_tui.core.workspace import Role, Workspace
 from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord
 
@@ -36,6 +36,8 @@ class Facts:
     gpus: Reading[GpuSnapshot] = Reading.unknown("not read", "nvml")
     unfinished: str = ""
     waivers: tuple[Waiver, ...] = ()
+    check_waivers: tuple[CheckWaiver, ...] = ()
+    host: Reading[Host] = Reading.unknown("not read", "host")
     loads: tuple[MeasuredLoad, ...] = ()
     today: date = date.min
     proofs: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)

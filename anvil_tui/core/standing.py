@@ -11,7 +11,7 @@ from typing import Literal
 
 CheckName = Literal[
     "record", "image", "container", "weights", "configuration", "port", "gpus", "credential", "gates", "budgets",
-    "drill",
+    "drill", "home",
 ]  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""Dated exceptions from the reserve that each card must keep. One changes a class, never a measurement. Pure.
+"""Dated exceptions: from the reserve that each card must keep (one changes a class, never a measurement), and from
+one check of a way back. Pure.
 
-One road: of all waivers for a recipe on exactly its GPUs (the records of `anvil-tui waive`, and the dated one that
-a recipe's file may hold) the newest decides. One that has expired counts as none and brings no earlier one back,
-and one whose reserve is not below the standing one takes the exception back.
+Of the reserve there is one road: of all waivers for a recipe on exactly its GPUs (the records of `anvil-tui waive`,
+and the dated one that a recipe's file may hold) the newest decides. One that has expired counts as none and brings
+no earlier one back, and one whose reserve is not below the standing one takes the exception back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import date
 from typing import Literal
 
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.standing import CheckName
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,38 @@ class Waiver:
     def expired(self, today: date) -> bool:
         """`until` is the last day on which it counts."""
         return bool(self.until) and today > date.fromisoformat(self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckWaiver:
+    """One record of `waive RECIPE --way-back CHECK`: that recipe may be a way back although this check fails.
+
+    It makes nothing possible that is not: what the check found is shown beside it. The newest of one recipe and
+    check counts, until its last day.
+    """
+
+    at: str
+    recipe: str
+    check: CheckName
+    reason: str
+    by: str = ""
+    until: str = ""
+
+
+def check_waived(
+    recipe: str, check: CheckName, waivers: Iterable[CheckWaiver], today: date
+) -> CheckWaiver | None:
+    """The waiver that counts today, None = the check does."""
+    here = [w for w in waivers if (w.recipe, w.check) == (recipe, check)]
+    newest = max(here, key=lambda w: w.at, default=None)
+    if newest is None or (newest.until and today > date.fromisoformat(newest.until)):
+        return None
+    return newest
+
+
+def check_waiver_text(w: CheckWaiver) -> str:
+    """One waiver as a sentence. It names no person: that stays in `state/`."""
+    return f"waived {w.at[:10]}{f' until {w.until}' if w.until else ''}: {w.reason}"
 
 
 def scope(gpus: Iterable[str]) -> tuple[str, ...]:

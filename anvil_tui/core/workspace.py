@@ -108,7 +108,10 @@ class GatewaySettings(Table):
 
 
 class Policies(Table):
-    """Deadlines and rules. `on_drain_timeout` is decided before a drain begins; nothing is cut by default."""
+    """Deadlines and rules. `on_drain_timeout` is decided before a drain begins; nothing is cut by default.
+
+    `drill_max_age_days` is how old the last drill on the box may be when something is promoted, 0 = none is asked.
+    """
 
     drain_timeout_s: Positive = 300
     on_drain_timeout: Literal["abort", "sever"] = "abort"
@@ -116,6 +119,7 @@ class Policies(Table):
     reserve_mib: NonNegative = 0
     require_qualified: bool = True
     verify_requests: Positive = 3
+    drill_max_age_days: NonNegative = 0
 
 
 class Workspace(Table):

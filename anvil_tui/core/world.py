@@ -21,7 +21,7 @@ from anvil_tui.core.progress import Trail
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord, Owner
-from anvil_tui.core.waivers import Waiver
+from anvil_tui.core.waivers import CheckWaiver, Waiver
 from anvil_tui.core.workspace import Workspace
 
 OPERATION_LABEL, RECIPE_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe", "anvil.recipe-digest"
@@ -61,7 +61,11 @@ class Lights:
 
 @dataclass(frozen=True, slots=True)
 class ServeRecord:
-    """What the box remembers of a serve it made (`state/box.json`): exact enough to return to it."""
+    """What the box remembers of a serve it made (`state/box.json`): exact enough to return to it.
+
+    `shape` is one line a thing, `NAME HASH`: its container's configuration, and what it reads from outside, as
+    they were when it was recorded (`core/shape.py`); "" = recorded before shapes were kept.
+    """
 
     container_id: str
     recipe_id: str
@@ -76,6 +80,7 @@ class ServeRecord:
     qualified_by: str = ""
     qualified_at: str = ""
     qualified_suite: str = ""
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether the way back exists; `missing` names what does not, empty = ready."""
+    """Whether the way back exists; `missing` says of what does not, or is not known, why; empty = ready."""
 
     target: str
     missing: tuple[str, ...] = ()
@@ -181,7 +186,8 @@ class World:
     `qualified` is the newest qualification of each recipe (absent = evidence not read yet); `proven`, by recipe
     digest, what its lanes measured; `loads_kept` what earlier loads took. `pasts` are the bundles that can be
     read, `broken_bundles` says of the others, by id, why not. `proofs`, by container id, are the slow checks of a
-    return to it; `pids` gives the container of each process that NVML names ("" = of none).
+    return to it; `pids` gives the container of each process that NVML names ("" = of none). By role, `rollbacks`
+    is the way back, `returns` the incumbent's, which will be the way back of the next promotion.
     """
 
     workspace: Workspace
@@ -203,6 +209,7 @@ class World:
     source_errors: Mapping[str, str] = field(default_factory=dict)
     suites: tuple[str, ...] = ()
     waivers: tuple[Waiver, ...] = ()
+    check_waivers: tuple[CheckWaiver, ...] = ()
     loads_kept: tuple[MeasuredLoad, ...] = ()
     qualified: Mapping[str, Holding] = field(default_factory=dict)
     proven: Mapping[str, tuple[Proven, ...]] = field(default_factory=dict)
@@ -218,6 +225,7 @@ class World:
     lease: Lease | None = None
     serves: tuple[Serve, ...] = ()
     rollbacks: Mapping[str, Readiness] = field(default_factory=dict)
+    returns: Mapping[str, Readiness] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     log: LogView | None = None
     problems: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from anvil_tui.core.journal import OperationView, Record, RecordKind
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import DrillRecord
-from anvil_tui.core.waivers import Waiver
+from anvil_tui.core.waivers import CheckWaiver, Waiver
 from anvil_tui.core.world import BoxRecord, Lease
 
 
@@ -32,6 +32,8 @@ class BoxStore(Protocol):
     def kept_recipes(self) -> Mapping[str, Recipe]: ...
     def waivers(self) -> tuple[Waiver, ...]: ...
     def waive(self, waiver: Waiver) -> None: ...
+    def check_waivers(self) -> tuple[CheckWaiver, ...]: ...
+    def waive_check(self, waiver: CheckWaiver) -> None: ...
     def loads(self) -> tuple[MeasuredLoad, ...]:
         """Oldest first; one for each recipe that an operation started."""
 

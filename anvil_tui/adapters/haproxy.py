@@ -27,6 +27,7 @@ from anvil_tui.adapters.haproxy_files import (
     write_config,
 )
 from anvil_tui.adapters.haproxy_keys import KeyList
+from anvil_tui.adapters.haproxy_way import PathWays, Undisturbed
 from anvil_tui.core.box import Backend, Gateway
 from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused, Unreachable
 from anvil_tui.core.gateway_config import (
@@ -111,11 +112,11 @@ class _Runtime:
         return _Worker(sock.loads(ask("show stat")), sock.oldest(ask("show sess")), int(ask("show held")))
 
 
-class HaproxyReader:
+class HaproxyReader(PathWays):
     """Reads the gateway of the workspace at `directory`. Holds nothing open between two snapshots."""
 
     def __init__(self, directory: Path, settings: GatewaySettings, roles: tuple[Role, ...]) -> None:
-        self._runtime = _Runtime(Paths.of(directory, settings))
+        self._settings, self._runtime = settings, _Runtime(Paths.of(directory, settings))
         self._slots = tuple(s for r in roles for s in r.slots)
 
     def snapshot(self) -> Gateway:
@@ -158,7 +159,7 @@ def _backend(name: str, address: str, workers: list[_Worker | None]) -> Backend:
     )
 
 
-class HaproxyControl:
+class HaproxyControl(Undisturbed):
     """Changes the gateway of the workspace at `directory`. `client_keys` gives the bearer tokens themselves; only
     `install` asks for them, so that nothing else fails for want of one."""
 

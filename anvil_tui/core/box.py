@@ -231,14 +231,28 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """What a gateway was told of a slot's serve: the exact name and the context that it promises."""
+
+    model: str
+    context_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Backend:
-    """One gateway backend (a slot): its fixed address, requests in progress and queued, None = cannot tell."""
+    """One gateway backend (a slot): its fixed address, requests in progress and queued, None = cannot tell.
+
+    `expects` None = the gateway takes whatever runs there. `observed` is the name that the gateway itself found
+    there, None = it found none or does not look.
+    """
 
     name: str
     address: str
     in_flight: int | None
     queued: int | None = None
     oldest_s: float | None = None
+    expects: Expected | None = None
+    observed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +272,9 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a gateway can do. Without `holds` clients get 503 while a role is quiesced; without `counts` what is
-    in flight is unknown; without `atomic` aliases move one after the other or with a restart; without `durable`
-    a restart forgets; without `strong_reads` one reading proves nothing."""
+    in flight is unknown; without `atomic` moving an alias restarts the gateway, which interrupts every alias;
+    without `severs` running requests cannot be cut; without `durable` a restart forgets; without `strong_reads`
+    one reading proves nothing."""
 
     atomic: bool = True
     durable: bool = True

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from anvil_tui.core.box import CgroupMemory, Container, Daemon, Engine, Gateway, GpuSnapshot, Host, SharedFile
+from anvil_tui.core.box import (
+    CgroupMemory,
+    Container,
+    Daemon,
+    Engine,
+    Expected,
+    Gateway,
+    GpuSnapshot,
+    Host,
+    SharedFile,
+)
 from anvil_tui.core.chat import ChatAnswer as ChatAnswer
 from anvil_tui.core.chat import ChatRequest as ChatRequest
 from anvil_tui.core.chat import ToolCall as ToolCall
@@ -20,6 +30,7 @@ from anvil_tui.core.corpus import Corpus, MediaFile
 from anvil_tui.core.lanes import Instrument
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
+from anvil_tui.core.routing import Origin, Way
 
 
 class Clock(Protocol):
@@ -135,6 +146,13 @@ class GatewayReader(Protocol):
 
 class GatewayControl(Protocol):
     def point(self, targets: Mapping[str, str], generation: int, checkpoint: Callable[[str], None]) -> None:
+    def way(self, to: str, served_name: str) -> Way:
+        """How a request reaches alias `to`, or a slot by its private name `@SLOT`; `served_name` is what the
+        engine there calls its model. Asks nobody."""
+
+    def served_by(self, answer: ChatAnswer) -> Origin:
+        """Which slot gave an answer that has just come through the gateway, without any fallback. Never raises."""
+
         """Point aliases at backends or at `hold`, in one transaction: file, then process, then read back.
 
         Idempotent. `checkpoint("gateway:between")` is called between the durable and the running half.
@@ -143,6 +161,12 @@ class GatewayControl(Protocol):
     def sever(self, backend: str) -> int:
         """Cut every request in progress on one backend; returns how many were cut."""
 
+    def expect(self, slot: str, serve: Expected, generation: int) -> None:
+        """Tell the gateway what a slot serves from now on, where it must know (`Backend.expects`). Idempotent."""
+
+    def would_interrupt(self) -> str:
+        """What `install` would interrupt now, as a sentence; "" = nothing."""
+
     def accept_key(self, key: str) -> None:
         """Take this client key beside those that are taken: durable list, then process, then read back. Idempotent."""
 
@@ -150,7 +174,7 @@ class GatewayControl(Protocol):
         """Refuse this client key from now on; as `accept_key`."""
 
     def install(self) -> bool:
-        """Render, have HAProxy validate, write atomically, reload, read back. False when nothing changed."""
+        """Render, have the gateway validate, write atomically, load, read back. False when nothing changed."""
 
 
 class ChatClient(Protocol):

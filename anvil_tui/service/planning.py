@@ -11,6 +11,7 @@ from anvil_tui.core.plan import Intent, Plan, Verb
 from anvil_tui.core.planner import make_plan
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.routing import private
 from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.gates.session import GateTarget
 
@@ -77,12 +78,16 @@ ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {}
 def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str) -> GateTarget:
     """Where the gates of one serve send their requests: its own port, and its private way through the gateway."""
     role = next((r for r in box.workspace.roles if any(s.name == slot for s in r.slots)), None)
+    way = box.gateway.way(private(slot), recipe.served_name)
     return GateTarget(
         recipe=recipe,
         container_id=container_id,
         base_url=engine_url(port),
         api_key=None,
-        routed_url=box.gateway_url(f"/@{slot}"),
+        routed_url=way.base_url,
+        routed_model=way.model,
+        slot=slot,
+        origin=box.gateway.served_by,
         routed_key=box.client_key(),
         reserve_mib=box.workspace.policies.reserve_mib,
         aliases=role.aliases if role else (),

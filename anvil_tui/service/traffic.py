@@ -168,7 +168,10 @@ def verified(run: Run, step: Step) -> Seen | None:
 
 
 def verify(run: Run, step: Step) -> None:
-    """Every public alias answers from the serve, whose port shows its exact id. One bad probe does not decide."""
+    """Every public alias answers from the serve, whose port shows its exact id. One bad probe does not decide.
+
+    A refused client key is waited for; a way back does without it: its serve was proven ready at its own port.
+    """
     recipe, aliases = run.recipe(step.args), step.args["aliases"]
     engine = run.box.engines.read(recipe.engine, step.args["port"])
     if recipe.served_name not in engine.served:
@@ -190,11 +193,13 @@ def answered(run: Run, step: Step, alias: str, recipe: Recipe) -> None:
 
 
 def misrouted(box: Box, alias: str, slot: str, recipe: Recipe) -> str | None:
-    answer = complete(box, box.gateway_url(f"/{alias}"), recipe.served_name, box.client_key(), stream=True)
+    """Why an answer through an alias is no proof that the serve gave it. What the answer calls its model never
+    counts; the gateway's own account does."""
+    way = box.gateway.way(alias, recipe.served_name)
+    answer = complete(box, way.base_url, way.model, box.client_key(), stream=True)
     if why := unanswered(answer):
         return why
-    served_by = answer.headers.get("x-anvil-backend", "")
-    return None if served_by == slot else f"answered by {served_by or 'nobody we know'}, not by {slot}"
+    return box.gateway.served_by(answer).unlike(slot, recipe.served_name)
 
 
 def all_deeds() -> dict[str, Deed]:

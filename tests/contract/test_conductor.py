@@ -491,11 +491,11 @@ def test_a_log_that_the_gates_alone_made_too_long_to_read_is_not_clean(bench: Ca
 def test_routed_requests_must_come_from_the_slot(bench: Callable[..., Bench]) -> None:
     made = bench(good)
     gates = suite({"kind": "identity", "routed": True}, {"kind": "smoke", "routed": True})
-    right = made.run(gates, routed_url=made.server.url + "/@slot-a", routed_key="client-secret")
+    right = made.run(gates, routed_url=made.server.url + "/@slot-a", routed_key="client-secret", slot="slot-a")
     assert suite_passed(right)
     assert made.server.seen[0].path == "/@slot-a/v1/chat/completions"
     assert made.server.seen[0].headers["authorization"] == "Bearer client-secret"
-    wrong = made.run(gates, routed_url=made.server.url + "/@slot-b")
+    wrong = made.run(gates, routed_url=made.server.url + "/@slot-b", slot="slot-b")
     assert [r.failures for r in wrong] == [(FailureClass.IDENTITY,)] * 2
     assert "answered by slot-a, not slot-b" in wrong[0].reason
     assert set(made.conductor().unrunnable(gates, made.target())) == {"identity", "smoke"}
@@ -722,6 +722,7 @@ def test_observations_are_bounded_and_hold_no_secret(bench: Callable[..., Bench]
         suite({"kind": "smoke", "routed": True}),
         routed_url=made.server.url + "/@slot-a",
         routed_key="client-secret",
+        slot="slot-a",
     )
     (seen,) = result.observations
     assert len(seen.excerpt.encode()) <= 2048

@@ -5,8 +5,6 @@ Routed gates go through a real HAProxy. Then one fault of each class, each named
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +17,6 @@ from anvil_tui.adapters.command_runner import ChildCommands
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
-from anvil_tui.adapters.haproxy import install_files
-from anvil_tui.adapters.haproxy_socket import socket_dir
 from anvil_tui.adapters.host_inspect import LinuxHost
 from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.openai_client import OpenAIClient
@@ -31,12 +27,12 @@ from anvil_tui.core.gate_kinds import LANES, LOOKS, VISION
 from anvil_tui.core.gates import GateResult, Suite, Verdict
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.verify import recompute
-from anvil_tui.core.workspace import GatewaySettings, Role, Slot
+from anvil_tui.core.workspace import Slot
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts, GateTarget
 from anvil_tui.simbox.workspace import read_recipes
-from tests.support.gateway import BINARIES, KEY, Rig
+from tests.support.gateway import KEY, front
 from tests.support.load import CalmGenerator
 from tests.support.simbox import SimProcess, free_port, until
 
@@ -83,23 +79,6 @@ def ready(engines: HttpEngineReader, slot: Slot) -> bool:
     return engines.read(EngineKind(slot.name), slot.port).http == "ready"
 
 
-@contextlib.contextmanager
-def gateway(folder: Path, slots: tuple[Slot, ...]) -> Iterator[Rig]:
-    roles = (Role(name="primary", aliases=("llm.primary",), slots=slots),)
-    settings = GatewaySettings.model_validate(
-        {"bind": f"127.0.0.1:{free_port()}", "client_keys": ("env:KEY",), "binary": BINARIES["debian"]}
-    )
-    made = Rig(folder, settings, roles)
-    try:
-        install_files(folder, settings, roles, (KEY,))
-        made.start()
-        yield made
-    finally:
-        made.stop()
-        if (place := socket_dir(made.folder)) != made.folder:
-            shutil.rmtree(place)
-
-
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("full")
@@ -124,11 +103,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         load=CalmGenerator(), commands=ChildCommands(sim.folder), sandbox=ChildSandbox(),
         media=MediaFolder(sim.folder / "gates" / "media"),
     )  # fmt: skip
-    with gateway(folder, tuple(slots)) as front:
+    with front(folder, tuple(slots)) as gateway:
         targets = {
             slot.name: GateTarget(
                 recipe(slot.name), made[slot.name], f"http://127.0.0.1:{slot.port}", None,
-                routed_url=f"http://127.0.0.1:{front.port}/@{slot.name}", routed_key=KEY,
+                routed_url=f"http://127.0.0.1:{gateway.port}/@{slot.name}", routed_key=KEY, slot=slot.name,
             )
             for slot in slots
         }  # fmt: skip

@@ -3,7 +3,6 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +15,15 @@ from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
-from anvil_tui.adapters.haproxy import install_files
-from anvil_tui.adapters.haproxy_socket import socket_dir
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.core.gates import FailureClass, GateResult, Suite, Verdict
 from anvil_tui.core.recipe import EngineKind, Recipe
-from anvil_tui.core.workspace import GatewaySettings, Role, Slot
+from anvil_tui.core.workspace import Slot
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts, GateTarget
 from anvil_tui.simbox.workspace import read_recipes
-from tests.support.gateway import BINARIES, KEY, Rig
+from tests.support.gateway import KEY, Rig, front
 from tests.support.simbox import SimProcess, free_port, until
 
 CONTEXT = 4096
@@ -67,7 +64,9 @@ class Box:
         )
         container, port = self.serves[engine]
         way: dict[str, Any] = (
-            {"routed_url": f"http://127.0.0.1:{gateway.port}/@{engine}", "routed_key": KEY} if gateway else {}
+            {"routed_url": f"http://127.0.0.1:{gateway.port}/@{engine}", "routed_key": KEY, "slot": engine}
+            if gateway
+            else {}
         )
         target = GateTarget(recipe(engine, **more), container, f"http://127.0.0.1:{port}", None, **way)
         assert self.conductor.unrunnable(made, target) == {}
@@ -128,19 +127,8 @@ def test_each_dialect_passes_every_functional_gate(box: Box, engine: str) -> Non
 def gateway(box: Box, tmp_path: Path) -> Iterator[Rig]:
     """A real HAProxy in front of the three engines."""
     slots = tuple(Slot(name=kind, port=port) for kind, (_, port) in box.serves.items())
-    roles = (Role(name="primary", aliases=("llm.primary",), slots=slots),)
-    settings = GatewaySettings.model_validate(
-        {"bind": f"127.0.0.1:{free_port()}", "client_keys": ("env:KEY",), "binary": BINARIES["debian"]}
-    )
-    made = Rig(tmp_path, settings, roles)
-    try:
-        install_files(tmp_path, settings, roles, (KEY,))
-        made.start()
+    with front(tmp_path, slots) as made:
         yield made
-    finally:
-        made.stop()
-        if (place := socket_dir(made.folder)) != made.folder:
-            shutil.rmtree(place)
 
 
 @pytest.mark.real

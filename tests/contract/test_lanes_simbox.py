@@ -221,7 +221,7 @@ def test_a_routed_lane_goes_through_the_gateway_and_each_answer_names_the_slot(
         slot.close()
         target = replace(
             bench.start("vllm", *TELLS["vllm"], port=slot.port),
-            routed_url=f"http://{gateway.settings.bind}/@a", routed_key=KEY,
+            routed_url=f"http://{gateway.settings.bind}/@a", routed_key=KEY, slot="a",
         )  # fmt: skip
         gate = {"kind": "capacity", "streams": (4,), "prompt_tokens": (300,), "completion_tokens": 20,
                 "requests": 12, "routed": True}  # fmt: skip

@@ -16,6 +16,7 @@ from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.docker_engine import DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader
+from anvil_tui.adapters.haproxy_way import PathWays
 from anvil_tui.adapters.host import PsutilHost
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
@@ -29,7 +30,7 @@ from anvil_tui.service.store import Store
 INCUMBENT, ROLLBACK = "glm53-524k-k5-xgfix", "glm53-1m-k5"
 
 
-class FixedGateway:
+class FixedGateway(PathWays):
     """Aliases at the incumbent's slot; HAProxy itself has its own tests."""
 
     def __init__(self, aliases: dict[str, str], backends: tuple[Backend, ...]) -> None:

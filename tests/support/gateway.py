@@ -218,13 +218,32 @@ def rig(directory: Path, binary: str | None, **settings: object) -> Iterator[Rig
     )
     made = Rig(directory, chosen, roles, {s.name: Engine(s.name, s.port) for s in slots})
     try:
-        install_files(directory, chosen, roles, (KEY,))
+        with _running(made):
+            yield made
+    finally:
+        for engine in made.engines.values():
+            engine.close()
+
+
+@contextlib.contextmanager
+def front(directory: Path, slots: tuple[Slot, ...]) -> Iterator[Rig]:
+    """A real HAProxy in front of engines that run already, for their private ways."""
+    settings = GatewaySettings.model_validate(
+        {"bind": f"127.0.0.1:{free_ports(1)[0]}", "client_keys": ("env:KEY",), "binary": BINARIES["debian"]}
+    )
+    roles = (Role(name="primary", aliases=("llm.primary",), slots=slots),)
+    with _running(Rig(directory, settings, roles)) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def _running(made: Rig) -> Iterator[Rig]:
+    try:
+        install_files(made.directory, made.settings, made.roles, (KEY,))
         made.start()
         yield made
     finally:
         made.stop()
-        for engine in made.engines.values():
-            engine.close()
         if (place := socket_dir(made.folder)) != made.folder:
             shutil.rmtree(place)
 

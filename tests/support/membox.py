@@ -24,6 +24,7 @@ from anvil_tui.core.box import (
     Container,
     Daemon,
     Engine,
+    Expected,
     Gateway,
     Gpu,
     GpuGrant,
@@ -201,6 +202,18 @@ class Gate_:
     def sever(self, backend: str) -> int:
         cut, self.in_flight[backend] = self.in_flight[backend] or 0, 0
         self.severed.append(backend)
+    def way(self, to: str, served_name: str) -> Way:
+        return Way(f"http://127.0.0.1:9100/{to}", served_name)
+
+    def served_by(self, answer: ChatAnswer) -> Origin:
+        return origin_by_header(answer)
+
+    def expect(self, slot: str, serve: Expected, generation: int) -> None:
+        raise AssertionError("this gateway expects nothing")
+
+    def would_interrupt(self) -> str:
+        return ""
+
         return cut
 
     def install(self) -> bool:

@@ -43,7 +43,7 @@ def _made(gate: Gate, target: GateTarget) -> Command:
     values = {
         "base_url": target.base_url,
         "routed_url": target.routed_url or "",
-        "model": target.recipe.served_name,
+        "model": target.model(named(gate.argv, "routed_url")),
         "context": str(target.recipe.envelope.context_tokens),
     }
     keys = dict(zip(GIVEN, (target.api_key, target.routed_key), strict=True))

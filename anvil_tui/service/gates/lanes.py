@@ -262,8 +262,9 @@ class _Work:
         extra |= FORCED_LENGTH if self._forced else {}
         extra |= RUNNING_USAGE if recipe.engine in _TELLS_AS_IT_GOES else {}
         request = ChatRequest(
-            recipe.served_name, (prompts.user(text),), max_tokens=limit, stream=True, extra=extra
-        )
+            self.session.target.model(self.gate.routed), (prompts.user(text),), max_tokens=limit, stream=True,
+            extra=extra,
+        )  # fmt: skip
         return request_body(request)
 
     @property
@@ -339,7 +340,7 @@ class _Work:
             "client_queue_s": answer.client_queue_s, "end_s": answer.end_s, "chunks": len(times),
             "first_tokens": answer.first_tokens, "gaps_ms": gaps[:KEPT_GAPS],
             "decode_seeds_tok_s": decode_seeds_tok_s(answer), "notes": list(answer.notes),
-            "backend": self.session.safe(answer.headers.get("x-anvil-backend", "")),
+            "backend": self.session.safe(self.session.target.origin(answer).slot) if self.gate.routed else "",
         }  # fmt: skip
         return Observation(
             n=n, ok=judged.ok, failure=judged.failure, note=judged.note,

@@ -16,6 +16,7 @@ from anvil_tui.core.gates import FailureClass, Gate, Observation, Suite, Thinkin
 from anvil_tui.core.lanes import LaneRow
 from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.core.redact import redact
+from anvil_tui.core.routing import Origin, origin_by_header
 from anvil_tui.core.verdicts import OK, Judged, delivered, failed
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.ports import (
@@ -39,8 +40,8 @@ EXCERPT_BYTES = 2048
 class GateTarget:
     """The serve under test. `container_id` is empty while only a plan is made.
 
-    `base_url` is the engine's own port; `routed_url` its private way through the gateway, ending in
-    `/@SLOT`. `reserve_mib` is the box's standing reserve per GPU; the recipe may ask for more.
+    `base_url` is the engine's own port; `routed_url` and `routed_model` are its private way through the gateway to
+    `slot`, and `origin` tells which slot gave a routed answer. `reserve_mib` is the box's standing reserve per GPU; the recipe may ask for more.
     `aliases` are the role's: names that the engine may have been told besides its own. `start` is what the engine
     said of itself when it started; a plan does not know it.
     """
@@ -51,6 +52,9 @@ class GateTarget:
     api_key: str | None
     routed_url: str | None = None
     routed_key: str | None = None
+    routed_model: str = ""
+    slot: str = ""
+    origin: Callable[[ChatAnswer], Origin] = origin_by_header
     reserve_mib: int = 0
     aliases: tuple[str, ...] = ()
     waivers: tuple[Waiver, ...] = ()
@@ -63,6 +67,10 @@ class GateTarget:
     def way(self, routed: bool) -> tuple[str, str | None]:
         """(base URL, key) of its own port, or of its private way through the gateway."""
         return (self.routed_url or "", self.routed_key) if routed else (self.base_url, self.api_key)
+
+    def model(self, routed: bool) -> str:
+        """What a request calls the model; gateways may want another name than the engine's."""
+        return (self.routed_model if routed else "") or self.recipe.served_name
 
     @property
     def reserve_needed_mib(self) -> int:
@@ -204,7 +212,7 @@ class Session:
         limit = request.pop("max_tokens", None) or sum(budgets(gate, recipe))
         control = thinking_control(recipe.engine, thinking_wanted(gate, recipe), request.get("route", "chat"))
         extra = {**control, **request.pop("extra", {})}
-        made = ChatRequest(recipe.served_name, max_tokens=limit, extra=extra, **request)
+        made = ChatRequest(target.model(gate.routed), max_tokens=limit, extra=extra, **request)
         url, key = target.way(gate.routed)
         sent_at = self.clock.utc().isoformat()
         answer = self.parts.chat.chat(url, made, api_key=key, timeout_s=gate.timeout_s)
@@ -234,14 +242,9 @@ class Session:
         return Finding(second.judged, (*first.observations, *second.observations))
 
     def came_from_the_slot(self, answer: ChatAnswer) -> Judged:
-        """Whether a routed answer came from the serve under test, by the header that the gateway puts on it."""
-        slot = (self.target.routed_url or "").rsplit("/@", 1)[-1]
-        by = answer.headers.get("x-anvil-backend", "")
-        if by == slot:
-            return Judged("ok")
-        return failed(
-            FailureClass.IDENTITY, f"answered by {by or 'a backend that does not say its name'}, not {slot}"
-        )
+        """Whether a routed answer came from the serve under test, by the gateway's own account of it."""
+        why = self.target.origin(answer).unlike(self.target.slot, self.target.recipe.served_name)
+        return failed(FailureClass.IDENTITY, why) if why else Judged("ok")
 
     def _wait(self, answer: ChatAnswer) -> str:
         wait = retry_after_s(answer.headers.get("retry-after"), self.clock.utc()) if answer.error else None

@@ -32,6 +32,10 @@ class Refused(AnvilError):
     exit_code = 3
 
 
+class NoCredential(Refused):
+    """A host lets nobody in with what we have; nothing was changed."""
+
+
 class Unreachable(AnvilError):
     """A target did not answer, or answered nonsense. Names endpoint, reason and elapsed seconds."""
 

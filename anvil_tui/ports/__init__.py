@@ -143,9 +143,6 @@ class GatewayReader(Protocol):
     def snapshot(self) -> Gateway:
         """Aliases and counts of the running gateway, compared with the durable file."""
 
-
-class GatewayControl(Protocol):
-    def point(self, targets: Mapping[str, str], generation: int, checkpoint: Callable[[str], None]) -> None:
     def way(self, to: str, served_name: str) -> Way:
         """How a request reaches alias `to`, or a slot by its private name `@SLOT`; `served_name` is what the
         engine there calls its model. Asks nobody."""
@@ -153,19 +150,22 @@ class GatewayControl(Protocol):
     def served_by(self, answer: ChatAnswer) -> Origin:
         """Which slot gave an answer that has just come through the gateway, without any fallback. Never raises."""
 
+
+class GatewayControl(Protocol):
+    def point(self, targets: Mapping[str, str], generation: int, checkpoint: Callable[[str], None]) -> None:
         """Point aliases at backends or at `hold`, in one transaction: file, then process, then read back.
 
         Idempotent. `checkpoint("gateway:between")` is called between the durable and the running half.
         """
-
-    def sever(self, backend: str) -> int:
-        """Cut every request in progress on one backend; returns how many were cut."""
 
     def expect(self, slot: str, serve: Expected, generation: int) -> None:
         """Tell the gateway what a slot serves from now on, where it must know (`Backend.expects`). Idempotent."""
 
     def would_interrupt(self) -> str:
         """What `install` would interrupt now, as a sentence; "" = nothing."""
+
+    def sever(self, backend: str) -> int:
+        """Cut every request in progress on one backend; returns how many were cut."""
 
     def accept_key(self, key: str) -> None:
         """Take this client key beside those that are taken: durable list, then process, then read back. Idempotent."""

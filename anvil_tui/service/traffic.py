@@ -168,10 +168,7 @@ def verified(run: Run, step: Step) -> Seen | None:
 
 
 def verify(run: Run, step: Step) -> None:
-    """Every public alias answers from the serve, whose port shows its exact id. One bad probe does not decide.
-
-    A refused client key is waited for; a way back does without it: its serve was proven ready at its own port.
-    """
+    """Every public alias answers from the serve, whose port shows its exact id. One bad probe does not decide."""
     recipe, aliases = run.recipe(step.args), step.args["aliases"]
     engine = run.box.engines.read(recipe.engine, step.args["port"])
     if recipe.served_name not in engine.served:

@@ -36,6 +36,7 @@ from anvil_tui.core.gates import Gate, GateResult, Suite, SuiteFile, Verdict
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.routing import Origin, Way, origin_by_header
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import RecipeFile
 from anvil_tui.ports import ChatAnswer, ChatRequest, ContainerSpec, LogLine
@@ -199,9 +200,6 @@ class Gate_:
         self.live = dict(self.file)
         self.history.append(dict(self.live))
 
-    def sever(self, backend: str) -> int:
-        cut, self.in_flight[backend] = self.in_flight[backend] or 0, 0
-        self.severed.append(backend)
     def way(self, to: str, served_name: str) -> Way:
         return Way(f"http://127.0.0.1:9100/{to}", served_name)
 
@@ -214,6 +212,9 @@ class Gate_:
     def would_interrupt(self) -> str:
         return ""
 
+    def sever(self, backend: str) -> int:
+        cut, self.in_flight[backend] = self.in_flight[backend] or 0, 0
+        self.severed.append(backend)
         return cut
 
     def install(self) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from anvil_tui.adapters.host import PsutilHost, RemoteHost
 from anvil_tui.core.box import CgroupMemory, SharedFile
+from anvil_tui.core.cgroups import container_in
 from anvil_tui.core.reading import Reading
 from anvil_tui.ports import Clock, HostInspector
 
 _KMSG_BYTES = 8192
 _NO_LIMIT = 1 << 60
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel; the driver counts pids in it
 _MAPPED = re.compile(rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) ([1-9][0-9]*)", re.M)
 
 
@@ -94,6 +96,21 @@ class LinuxHost(PsutilHost):
         except (OSError, ValueError) as why:
             return Reading.unknown(f"cgroup of process {pid}: {why}", "cgroup", now_s)
 
+    def containers_of(self, pids: Iterable[int]) -> Mapping[int, str]:
+        """Empty where this process sees other pids than the GPU driver names (in a container of its own)."""
+        try:
+            if str((self._proc / "self/ns/pid").readlink()) != _FIRST_PID_NAMESPACE:
+                return {}
+        except OSError:
+            return {}
+        found: dict[int, str] = {}
+        for pid in pids:
+            try:
+                found[pid] = container_in((self._proc / str(pid) / "cgroup").read_text())
+            except OSError:
+                continue  # it ended meanwhile, or this user may not look: not known, which is not "in none"
+        return found
+
     def _memory(self, groups: str) -> CgroupMemory:
         v1 = re.search(r"^\d+:(?:\S*,)?memory(?:,\S*)?:(\S+)$", groups, re.M)
         if v1:
@@ -127,6 +144,9 @@ class RemoteInspector(RemoteHost):
 
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]:
         return self._unknown()
+
+    def containers_of(self, pids: Iterable[int]) -> Mapping[int, str]:
+        return {}
 
     def _unknown(self) -> Reading[Any]:
         return Reading.unknown(self.read().reason, "host", self._clock.monotonic_s())

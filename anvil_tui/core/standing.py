@@ -69,7 +69,8 @@ class DrillRecord:
 class Owner:
     """Somebody who holds, or was given, one GPU. `id` is a full container id or a pid; `how` the mechanism.
 
-    `mib` is what NVML attributes to it, None = not attributed here.
+    `gpu` is its UUID, "" while no GPU can be read. `mib` is what NVML attributes to it, None = not attributed
+    here. Not `certain` = it may hold this GPU; which one it has is not known.
     """
 
     gpu: str
@@ -78,6 +79,7 @@ class Owner:
     name: str
     how: str
     mib: int | None = None
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

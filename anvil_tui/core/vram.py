@@ -58,10 +58,12 @@ def gpus_free(
     uuids: Iterable[str],
     need_free_mib: int,
     baseline: Mapping[str, int | None] | None = None,
+    whose: Mapping[int, str] | None = None,
 ) -> list[str]:
     """Why the named GPUs are not proven free; an empty list is the proof.
 
-    `baseline` maps a UUID to the MiB that were free before the serve was loaded, where that is known.
+    `baseline` maps a UUID to the MiB that were free before the serve was loaded, where that is known; `whose` says
+    of a process, by pid, where it runs.
     Nothing is killed and nothing is guessed: every holder is named with pid, name and MiB.
     """
     reasons: list[str] = []
@@ -70,16 +72,17 @@ def gpus_free(
         if gpu is None or gpu.state != "ok":
             reasons.append(_unreadable(snapshot, uuid))
         else:
-            reasons += _held(gpu, need_free_mib, (baseline or {}).get(uuid))
+            reasons += _held(gpu, need_free_mib, (baseline or {}).get(uuid), whose or {})
     return reasons
 
 
-def _held(gpu: Gpu, need_mib: int, before_mib: int | None) -> list[str]:
+def _held(gpu: Gpu, need_mib: int, before_mib: int | None, whose: Mapping[int, str]) -> list[str]:
     reasons: list[str] = []
     free = free_mib(gpu)
     floor = max(need_mib, 0 if before_mib is None else before_mib - BASELINE_TOLERANCE_MIB)
     if gpu.processes:
-        reasons.append(f"{label(gpu)}: held by {', '.join(holder(p) for p in gpu.processes)}")
+        who = (f"{holder(p)} {whose.get(p.pid, '')}".rstrip() for p in gpu.processes)
+        reasons.append(f"{label(gpu)}: held by {', '.join(who)}")
     if free is None and (floor or gpu.processes is None):
         reasons.append(f"{label(gpu)}: free memory n/a, {floor} MiB needed: not provable")
     elif free is not None and free < floor:

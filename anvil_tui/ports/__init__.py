@@ -7,7 +7,7 @@ of its library. Every call has a deadline. All are synchronous; callers choose t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -63,6 +63,9 @@ class HostInspector(HostReader, Protocol):
         """Kernel log after the record of that number."""
 
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]: ...
+
+    def containers_of(self, pids: Iterable[int]) -> Mapping[int, str]:
+        """The full id of the container that each process is in, "" = in none. One that cannot be told is left out."""
 
 
 @dataclass(frozen=True, slots=True)

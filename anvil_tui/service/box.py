@@ -17,7 +17,7 @@ from anvil_tui.ports import (
     GatewayControl,
     GatewayReader,
     GpuReader,
-    HostReader,
+    HostInspector,
 )
 from anvil_tui.ports.operations import BoxStore, BundleStore, OperationStore, WriteRight
 from anvil_tui.service.gates.conductor import Conductor
@@ -34,7 +34,7 @@ class Box:
     engines: EngineReader
     gateway: GatewayReader
     gpus: GpuReader
-    host: HostReader
+    host: HostInspector
     chat: ChatClient
     conductor: Conductor
     store: BoxStore

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from anvil_tui.core.box import GpuSnapshot
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.gates import Suite
+from anvil_tui.core.ownership import gpu_pids
 from anvil_tui.core.plan import Intent, Plan, Verb
 from anvil_tui.core.planner import make_plan
 from anvil_tui.core.reading import Reading
@@ -25,6 +26,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
     record = box.store.read()
     recipes = {f.recipe.id: f.recipe for f in files if f.recipe}
     needed = any(r.gpus.select for r in recipes.values() if r.loadable)
+    gpus = first_reading(box) if needed else Reading.unknown("no recipe needs a GPU")
     open_ones = [o.id for o in box.operations.views() if o.needs_person and o.id != ignore]
     return Facts(
         workspace=box.workspace,
@@ -37,7 +39,8 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
         containers={c.id: c for c in box.containers.list()},
         images={r.image.ref: box.containers.image_id(r.image.ref) for r in recipes.values() if r.loadable},
         gateway=box.gateway.snapshot(),
-        gpus=first_reading(box) if needed else Reading.unknown("no recipe needs a GPU"),
+        gpus=gpus,
+        pids=box.host.containers_of(gpu_pids(gpus)),
         unfinished=open_ones[-1] if open_ones else "",
         waivers=box.store.waivers(),
         loads=box.store.loads(),

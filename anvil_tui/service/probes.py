@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,6 +12,7 @@ from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.history import push_gpus
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.loads import MeasuredLoad
+from anvil_tui.core.ownership import gpu_pids
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import DrillRecord
@@ -52,6 +53,7 @@ class Sources:
     suites: Callable[[], tuple[str, ...]] = lambda: ()
     waivers: Callable[[], tuple[Waiver, ...]] = lambda: ()
     loads: Callable[[], tuple[MeasuredLoad, ...]] = lambda: ()
+    pids: Callable[[Iterable[int]], Mapping[int, str]] = lambda pids: {}
     drills: Callable[[], tuple[DrillRecord, ...]] = lambda: ()
     evidence: Callable[[World], Mapping[str, object]] = lambda world: {}
 
@@ -61,7 +63,7 @@ class Sources:
             gpus=box.gpus, host=box.host, containers=box.containers, engines=box.engines, gateway=box.gateway,
             record=box.store.read, stored=box.store.kept_recipes, operations=box.operations.views,
             lease=box.lease.holder, recipes=box.recipes, suites=lambda: tuple(s.id for s in box.suites()),
-            waivers=box.store.waivers, loads=box.store.loads, drills=box.store.drills,
+            waivers=box.store.waivers, loads=box.store.loads, pids=box.host.containers_of, drills=box.store.drills,
             evidence=evidence_of(box),
         )  # fmt: skip
 
@@ -189,9 +191,11 @@ class Probes:
         reading = self._src.gpus.read()
         fresh = reading.at_s != self._gpu_at_s
         self._gpu_at_s = reading.at_s
+        pids = self._src.pids(gpu_pids(reading))
         self.store.change(
             lambda w: {
                 "gpus": reading,
+                "pids": pids,
                 "gpu_history": push_gpus(w.gpu_history, reading) if fresh else w.gpu_history,
             }
         )

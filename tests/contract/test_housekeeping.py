@@ -54,6 +54,9 @@ class Inspector:
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]:
         return self.cgroup
 
+    def containers_of(self, pids: Iterable[int]) -> dict[int, str]:
+        return {}
+
 
 def known(value: Any) -> Reading[Any]:
     return Reading.known(value, 0.0, "test")

@@ -10,7 +10,7 @@ import builtins
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -235,6 +235,7 @@ class World:
         self.silent: set[str] = set()
         self.dead_aliases: set[str] = set()
         self.slow_answers = 0
+        self.pids: dict[int, str] = {}
         self.box = Box(
             str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, self,  # type: ignore[arg-type]
             self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
@@ -268,6 +269,9 @@ class World:
 
     def close(self) -> None:
         self.clock.sleep(0)
+
+    def containers_of(self, pids: Iterable[int]) -> dict[int, str]:
+        return {p: self.pids[p] for p in pids if p in self.pids}
 
     def chat(self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float) -> ChatAnswer:
         direct = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(?:/(.+))?", base_url)

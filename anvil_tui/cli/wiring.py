@@ -11,6 +11,7 @@ from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.bundle_files import BundleFolders
 from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.command_runner import ChildCommands
+from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
@@ -88,6 +89,7 @@ def open_box(directory: Path) -> Box:
         suites=lambda: load_suites(directory / "gates"),
         client_key=lambda: keys()[0],
         mount_source=lambda source: mount_source(directory, source),
+        files=ConfigFileReader(directory),
         bundles=open_bundles(directory),
     )
 
@@ -109,6 +111,7 @@ def open_controls(box: Box) -> Controls:
     return Controls(
         containers=DockerControl(workspace.containers.url, workspace.containers.timeout_s),
         gateway=HaproxyControl(directory, workspace.gateway, workspace.roles, client_keys(workspace, directory)),
+        files=ConfigFileControl(directory, directory / "state" / "clients"),
     )
 
 

@@ -19,6 +19,7 @@ from anvil_tui.ports import (
     GpuReader,
     HostInspector,
 )
+from anvil_tui.ports.files import ConfigControl, ConfigFiles
 from anvil_tui.ports.operations import BoxStore, BundleStore, OperationStore, WriteRight
 from anvil_tui.service.gates.conductor import Conductor
 
@@ -44,6 +45,7 @@ class Box:
     suites: Callable[[], tuple[SuiteFile, ...]]
     client_key: Callable[[], str]
     mount_source: Callable[[str], str]
+    files: ConfigFiles
     bundles: BundleStore | None = None
 
     def gateway_url(self, path: str = "") -> str:
@@ -56,6 +58,7 @@ class Controls:
 
     containers: ContainerControl
     gateway: GatewayControl
+    files: ConfigControl
 
 
 def engine_url(port: int) -> str:

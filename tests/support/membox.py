@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anvil_tui.adapters.box_file import BoxFile
+from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.core.box import (
@@ -240,9 +241,9 @@ class World:
             str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, self,  # type: ignore[arg-type]
             self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
             lambda: tuple(RecipeFile(r.id, r) for r in self.recipes), lambda: (SuiteFile("small", SMALL),),
-            lambda: "key", str,
+            lambda: "key", str, ConfigFileReader(tmp),
         )  # fmt: skip
-        self.controls = Controls(self.docker, self.gate)
+        self.controls = Controls(self.docker, self.gate, ConfigFileControl(tmp, tmp / "clients"))
 
     # engines, GPUs, chat, conductor
 

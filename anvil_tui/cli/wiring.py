@@ -18,12 +18,13 @@ from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
 from anvil_tui.adapters.host_inspect import host_inspector
 from anvil_tui.adapters.journal_file import OperationFolders
+from anvil_tui.adapters.key_proof import GatewayKeyProof
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.load_generator import ChildLoadGenerator
 from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.adapters.sandbox import ChildSandbox
-from anvil_tui.adapters.secrets import resolve
+from anvil_tui.adapters.secrets import find, resolve
 from anvil_tui.adapters.toml_files import load_recipes, load_suites, load_workspace
 from anvil_tui.core.errors import AnvilError, BadFile
 from anvil_tui.core.redact import redact
@@ -91,6 +92,10 @@ def open_box(directory: Path) -> Box:
         mount_source=lambda source: mount_source(directory, source),
         files=ConfigFileReader(directory),
         bundles=open_bundles(directory),
+        mounted=None if elsewhere else LocalFiles(state / "hashes.json"),
+        listeners=None if elsewhere else LocalPorts(),
+        secret=lambda ref: find(ref, directory),
+        prove_key=GatewayKeyProof(f"http://{workspace.gateway.bind}", clock),
     )
 
 

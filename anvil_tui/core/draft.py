@@ -259,17 +259,20 @@ class Draft:
         need = recipe.gpus.need_free_mib
         return {"gpus": list(uuids), "need_free_mib": need, "alone": recipe.exclusive} if uuids else {}
 
-    def gates(self, suite: Suite, judged: Recipe, /, **ref: Any) -> None:
+    def gates(self, suite: Suite, judged: Recipe, /, name: str = "gates", **ref: Any) -> None:
         suite, left_out = suite.for_recipe(judged)
         self.warnings += left_out
         if not suite.gates:
             self.refuse(f"suite {suite.id} has no gate for {judged.id}: it promises none of what they need")
         for gate, why in self.unrunnable(suite, judged).items():
             self.refuse(f"suite {suite.id}, gate {gate} cannot be run: {why}")
-        self.gate_rows = [{"id": g.id, "kind": g.kind, "of": g.repeat, "recipe": judged.id} for g in suite.gates]
+        self.gate_rows += [
+            {"id": g.id, "kind": g.kind, "of": g.repeat, "recipe": judged.id, "step": name} for g in suite.gates
+        ]
         limit = sum(g.timeout_s * g.repeat for g in suite.gates)
-        self.step("gates", "gates", f"run suite {suite.id}: {len(suite.gates)} gates", limit,
-                  **ref, suite=suite.id)  # fmt: skip
+        routed = any(g.routed or "{routed_url}" in " ".join(g.argv) for g in suite.gates)
+        self.step(name, "gates", f"run suite {suite.id}: {len(suite.gates)} gates", limit,
+                  **ref, suite=suite.id, routed=routed)  # fmt: skip
 
     def decide(self, why: str) -> None:
         self.step("decide", "decide", "decide forward", 10, why=why)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from anvil_tui.core.credentials import unproven, why_not_usable
 from anvil_tui.core.draft import Draft
 from anvil_tui.core.facts import Facts, alias_text
 from anvil_tui.core.gates import Suite
@@ -36,7 +37,23 @@ def make_plan(intent: Intent, facts: Facts, unrunnable: Unrunnable) -> Plan:
     if not facts.gateway.file_equal:
         draft.refuse("the gateway's alias file and its running map differ: run `anvil-tui gateway install`")
     _PLANS[intent.verb](draft)
+    _prove_key(draft)
     return draft.plan()
+
+
+def _prove_key(d: Draft) -> None:
+    """Before anything is touched the key must be good with which the result will be verified. Other keys, and one
+    that only the way back will need, are warned of."""
+    first, others = d.facts.credentials[:1], d.facts.credentials[1:]
+    verifies = any(s.deed == "verify" or s.args.get("routed") for s in (*d.steps, *d.undo))
+    for credential in first:
+        why = why_not_usable(credential)
+        if why and verifies:
+            d.refuse(f"{why}; nothing was touched")
+        elif why and d.intent.verb in ("load", "unload", "quiesce", "drain"):
+            d.warnings.append(f"what is promoted or readmitted next could not be verified: {why}")
+    if verifies:
+        d.warnings += unproven(others)
 
 
 def _load(d: Draft) -> None:

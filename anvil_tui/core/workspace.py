@@ -105,6 +105,47 @@ class GatewaySettings(Table):
     client_keys: tuple[SecretRef, ...]
     hold_max_s: Positive = 900
     max_body_kib: Positive = 4096
+    admin_key: SecretRef | None = None
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> GatewaySettings:
+        if self.kind == "anvil-serving":
+            if self.admin_key is None:
+                raise ValueError('admin_key is missing: kind "anvil-serving" needs the token of its admin route')
+            for key in ("hold_max_s", "max_body_kib"):
+                if key in self.model_fields_set:
+                    raise ValueError(f"{key} says nothing to anvil-serving, which holds no request: leave it out")
+        elif self.admin_key is not None:
+            raise ValueError('admin_key is for kind "anvil-serving"; HAProxy has a socket of its own')
+        return self
+
+
+class CredentialTarget(Table):
+    """A copy of a credential that some client reads.
+
+    `key` is where it stands: a name in an env file, a path like `providers.anvil.apiKey` in JSON or TOML.
+    `host` is where ssh goes, "" = this machine.
+    """
+
+    file: PathText
+    key: str
+    format: Literal["env", "json", "toml"]
+    host: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@-]*|", "USER@HOST, HOST or nothing")] = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.host}:{self.file}" if self.host else self.file
+
+
+class NamedCredential(Table):
+    """A name for one of `gateway.client_keys`, by its reference, and the copies that rotation writes too."""
+
+    name: Slug
+    ref: SecretRef
+    targets: tuple[CredentialTarget, ...] = ()
+
+
+OnDrainTimeout = Literal["abort", "extend", "sever", "sever-stalled"]
 
 
 class Policies(Table):
@@ -131,6 +172,7 @@ class Workspace(Table):
     containers: Containers = Containers()
     gateway: GatewaySettings
     policies: Policies = Policies()
+    credentials: tuple[NamedCredential, ...] = ()
     roles: tuple[Role, ...]
 
     @model_validator(mode="after")
@@ -143,6 +185,11 @@ class Workspace(Table):
             if (kind, value) in seen:
                 problems.append(f"{key} {kind} {value} is used twice (also {seen[kind, value]})")
             seen.setdefault((kind, value), key)
+        problems += [
+            f"credentials[{n}].ref {c.ref} is none of gateway.client_keys"
+            for n, c in enumerate(self.credentials)
+            if c.ref not in self.gateway.client_keys
+        ]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -150,6 +197,11 @@ class Workspace(Table):
     def _names(self) -> Iterator[tuple[str, str, str]]:
         """Key, kind and value of everything that must be unique on the box."""
         yield "gateway.bind", "port", self.gateway.bind.rpartition(":")[2]
+        for n, ref in enumerate(self.gateway.client_keys):
+            yield f"gateway.client_keys[{n}]", "reference", ref
+        for n, made in enumerate(self.credentials):
+            yield f"credentials[{n}].name", "name", made.name
+            yield f"credentials[{n}].ref", "named reference", made.ref
         for r, role in enumerate(self.roles):
             yield f"roles[{r}].name", "role", role.name
             for a, alias in enumerate(role.aliases):

@@ -171,7 +171,7 @@ class GatewayControl(Protocol):
         """Cut every request in progress on one backend; returns how many were cut."""
 
     def accept_key(self, key: str) -> None:
-        """Take this client key beside those that are taken: durable list, then process, then read back. Idempotent."""
+        """Take this client key, too: durable list, then process, then read back. Idempotent."""
 
     def expel_key(self, key: str) -> None:
         """Refuse this client key from now on; as `accept_key`."""

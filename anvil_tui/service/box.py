@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from anvil_tui.core.credentials import Proof
 from anvil_tui.core.gates import SuiteFile
+from anvil_tui.core.secrets import Secret
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import RecipeFile
 from anvil_tui.ports import (
@@ -26,7 +28,12 @@ from anvil_tui.service.gates.conductor import Conductor
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Everything that can be read. `mounts` resolves a recipe's mount source to an absolute path or volume."""
+    """Everything that can be read. `mounts` resolves a recipe's mount source to an absolute path or volume;
+    `mounted` and `listeners` look at files and ports of the box, None = it is another machine.
+
+    `secret` finds what a reference names (Refused lists the places looked at); `prove_key` is an authenticated
+    read with a client key, and never raises.
+    """
 
     directory: str
     workspace: Workspace
@@ -47,6 +54,10 @@ class Box:
     mount_source: Callable[[str], str]
     files: ConfigFiles
     bundles: BundleStore | None = None
+    mounted: FileReader | None = None
+    listeners: PortReader | None = None
+    secret: Callable[[str], Secret] = field(kw_only=True)
+    prove_key: Callable[[str], Proof] = field(kw_only=True)
 
     def gateway_url(self, path: str = "") -> str:
         return f"http://{self.workspace.gateway.bind}{path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from threading import Lock
@@ -17,6 +18,7 @@ from anvil_tui.core.gates import GateProgress, GateResult, Verdict
 from anvil_tui.core.lane_rules import BUSY, UNUSABLE
 from anvil_tui.core.plan import Step
 from anvil_tui.ports.operations import OperationStore
+from anvil_tui.service.credentials import wait_for_key
 from anvil_tui.service.deeds import Seen
 from anvil_tui.service.evidence import Basis, basis_of, write_evidence
 from anvil_tui.service.gates.conductor import suite_passed
@@ -25,6 +27,8 @@ from anvil_tui.service.run import Run
 
 PAUSE_POLL_S = 0.2
 KEPT = "gates-kept.json"
+KEY_TRIES = 3
+_KEY_REFUSED = re.compile(r"\bhttp 40[13]\b")
 _FINAL = (Verdict.PASSED, Verdict.FAILED, Verdict.UNSUPPORTED, Verdict.UNVERIFIED)
 _RESULTS = TypeAdapter(list[GateResult])
 
@@ -40,6 +44,9 @@ def run_gates(run: Run, step: Step) -> None:
     container = run.need_container(step.args)
     serve = step.args if "digest" in step.args else serve_args(run, container.id)
     recipe = run.recipe(serve)
+    routed = {g.id for g in suite.gates if g.routed} if step.args.get("routed") else set[str]()
+    if routed:
+        wait_for_key(run, step)
     target = target_of(run.box, recipe, container.id, serve["port"], serve["slot"])
     basis = basis_of(run.box, suite, target)
     under_test = {"container": container.id, "started_at": container.started_at, "suite": suite_digest(suite)}
@@ -55,6 +62,13 @@ def run_gates(run: Run, step: Step) -> None:
             _keep(run, under_test, made, watch)
 
     results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept, watch)
+    for _ in range(KEY_TRIES):
+        if not any(r.gate in routed and _KEY_REFUSED.search(r.reason) for r in results):
+            break
+        wait_for_key(run, step)
+        kept |= {r.gate: r for r in results if r.verdict in _FINAL}
+        target = target_of(run.box, recipe, container.id, serve["port"], serve["slot"])
+        results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept, watch)
     _keep_evidence(run, basis, results, (*left_out, *_taken_up(kept)))
     run.stop_if_asked()
     if not suite_passed(results):

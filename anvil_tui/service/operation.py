@@ -12,6 +12,7 @@ from anvil_tui.core.journal import Outcome, Record
 from anvil_tui.core.plan import Plan
 from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
+from anvil_tui.service.credentials import fingerprints
 from anvil_tui.service.executor import Executor
 from anvil_tui.service.planning import gather, plan
 from anvil_tui.service.run import Run
@@ -129,7 +130,7 @@ def _begin(box: Box, journal: Journal, operation: str, made: Plan, pid: int) -> 
     holder = box.lease.holder()
     return journal.append(
         "begin", **_begin_data(operation, made), generation=record.generation + 1, pid=pid,
-        operator=holder.user if holder else "", facts=dict(made.facts),
+        operator=holder.user if holder else "", facts=dict(made.facts), credentials=fingerprints(box),
     )  # fmt: skip
 
 

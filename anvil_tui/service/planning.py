@@ -13,7 +13,9 @@ from anvil_tui.core.planner import make_plan
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.routing import private
+from anvil_tui.core.secrets import Secret
 from anvil_tui.service.box import Box, engine_url
+from anvil_tui.service.credentials import found_or_why, inspect
 from anvil_tui.service.gates.session import GateTarget
 
 
@@ -46,6 +48,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
         loads=box.store.loads(),
         drills=box.store.drills(),
         today=box.clock.utc().date(),
+        credentials=inspect(box),
     )
 
 
@@ -81,6 +84,7 @@ ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {}
 def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str) -> GateTarget:
     """Where the gates of one serve send their requests: its own port, and its private way through the gateway."""
     role = next((r for r in box.workspace.roles if any(s.name == slot for s in r.slots)), None)
+    key = found_or_why(box, box.workspace.gateway.client_keys[0])
     way = box.gateway.way(private(slot), recipe.served_name)
     return GateTarget(
         recipe=recipe,
@@ -91,7 +95,7 @@ def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str)
         routed_model=way.model,
         slot=slot,
         origin=box.gateway.served_by,
-        routed_key=box.client_key(),
+        routed_key=key.value if isinstance(key, Secret) else None,
         reserve_mib=box.workspace.policies.reserve_mib,
         aliases=role.aliases if role else (),
         waivers=box.store.waivers(),

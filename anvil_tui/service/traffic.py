@@ -11,7 +11,9 @@ from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
-from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, stop, unless_running
+from anvil_tui.service.credentials import refused_now, wait_for_key
+from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, unless_running
+from anvil_tui.service.draining import drain, drained, retire, retired
 from anvil_tui.service.gate_run import gates_passed, run_gates
 from anvil_tui.service.load_measure import measured
 from anvil_tui.service.run import Run
@@ -168,11 +170,18 @@ def verified(run: Run, step: Step) -> Seen | None:
 
 
 def verify(run: Run, step: Step) -> None:
-    """Every public alias answers from the serve, whose port shows its exact id. One bad probe does not decide."""
+    """Every public alias answers from the serve, whose port shows its exact id. One bad probe does not decide.
+
+    A refused client key is waited for; a way back does without it: its serve was proven ready at its own port.
+    """
     recipe, aliases = run.recipe(step.args), step.args["aliases"]
     engine = run.box.engines.read(recipe.engine, step.args["port"])
     if recipe.served_name not in engine.served:
         raise EffectFailed(f"identity_mismatch: port {step.args['port']} serves {engine.served or engine.http}")
+    if step.name.startswith("undo:") and (why := refused_now(run)):
+        run.residue.append(f"not verified through the gateway: {why}")
+        run.memory[step.name] = {"unverified": why, "slot": step.args["slot"]}
+        return
     rounds = -(-step.args["requests"] // len(aliases))
     for alias in aliases * rounds:
         answered(run, step, alias, recipe)
@@ -182,6 +191,7 @@ def verify(run: Run, step: Step) -> None:
 def answered(run: Run, step: Step, alias: str, recipe: Recipe) -> None:
     why: str | None = ""
     for _ in range(PROBES):
+        wait_for_key(run, step)
         if (why := misrouted(run.box, alias, step.args["slot"], recipe)) is None:
             return
         run.note(step, f"{alias}: {why}")

@@ -32,12 +32,14 @@ from anvil_tui.core.box import (
     GpuProcess,
     GpuSnapshot,
 )
-from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
+from anvil_tui.core.credentials import Proof
+from anvil_tui.core.errors import EffectFailed, NotFound, Refused, Unreachable
 from anvil_tui.core.gates import Gate, GateResult, Suite, SuiteFile, Verdict
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.routing import Origin, Way, origin_by_header
+from anvil_tui.core.secrets import Secret
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import RecipeFile
 from anvil_tui.ports import ChatAnswer, ChatRequest, ContainerSpec, LogLine
@@ -213,10 +215,23 @@ class Gate_:
     def would_interrupt(self) -> str:
         return ""
 
-    def sever(self, backend: str) -> int:
-        cut, self.in_flight[backend] = self.in_flight[backend] or 0, 0
-        self.severed.append(backend)
-        return cut
+    def sever(self, backend: str, ids: Collection[str] | None = None) -> tuple[Request, ...]:
+        found = [r for r in self.listed(backend) if ids is None or r.id in ids]
+        self.in_flight[backend] = (self.in_flight[backend] or 0) - len(found)
+        self.requests[backend] = [r for r in self.listed(backend) if r not in found]
+        self.severed += [r.id for r in found]
+        return tuple(found)
+
+    def listed(self, backend: str) -> list[Request]:
+        """The requests a test gave, else as many flowing ones as are counted."""
+        flowing = [Request(f"{backend}-{n}", backend, 9.0, 9_000, 0.1) for n in range(self.in_flight[backend] or 0)]
+        return self.requests.get(backend, flowing)
+
+    def accept_key(self, key: str) -> None:
+        raise EffectFailed("not needed")
+
+    def expel_key(self, key: str) -> None:
+        raise EffectFailed("not needed")
 
     def install(self) -> bool:
         return False
@@ -237,13 +252,29 @@ class World:
         self.dead_aliases: set[str] = set()
         self.slow_answers = 0
         self.pids: dict[int, str] = {}
+        self.files = Files()
+        self.strangers: dict[int, int] = {}
+        self.unrunnable_gates: dict[str, dict[str, str]] = {}
+        self.key, self.accepted = "key-of-the-clients", {"key-of-the-clients"}
+        self.refusals: list[str] = []
         self.box = Box(
             str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, self,  # type: ignore[arg-type]
             self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
             lambda: tuple(RecipeFile(r.id, r) for r in self.recipes), lambda: (SuiteFile("small", SMALL),),
-            lambda: "key", str, ConfigFileReader(tmp),
+            lambda: self.secret("").value, str, ConfigFileReader(tmp), secret=self.secret, prove_key=self.prove,
+            mounted=self.files, listeners=Listeners(self),
         )  # fmt: skip
         self.controls = Controls(self.docker, self.gate, ConfigFileControl(tmp, tmp / "clients"))
+
+    # credentials
+
+    def secret(self, ref: str) -> Secret:
+        if not self.key:
+            raise Refused("no secret found; looked in: environment variable KEY: is not set")
+        return Secret(self.key, "environment variable KEY")
+
+    def prove(self, key: str) -> Proof:
+        return Proof("accepted") if key in self.accepted else Proof("refused", "HTTP 401: unknown token")
 
     # engines, GPUs, chat, conductor
 
@@ -278,6 +309,9 @@ class World:
         direct = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(?:/(.+))?", base_url)
         assert direct
         port, alias = int(direct[1]), direct[2]
+        if alias and api_key not in self.accepted:
+            self.refusals.append(alias)
+            return ChatAnswer(401, error="http", error_code="unauthorized", error_message="unknown token")
         slot = self.gate.live.get(alias, "") if alias else ""
         found = self.docker.on_port(self.gate.ports.get(slot, 0) if alias else port)
         slow, self.slow_answers = self.slow_answers > 0, max(0, self.slow_answers - 1)

@@ -109,5 +109,8 @@ def from_json(raw: Mapping[str, Any]) -> BoxRecord:
     if raw["schema"] != SCHEMA:
         raise ValueError(f"schema is {raw['schema']!r}, this version reads {SCHEMA!r}")
     serves = {k: ServeRecord(**v) for k, v in raw["serves"].items()}
-    roles = {k: RoleRecord(v["name"], v["incumbent"], tuple(v["rollback"])) for k, v in raw["roles"].items()}
+    roles = {
+        k: RoleRecord(v["name"], v["incumbent"], tuple(v["rollback"]), v.get("evicted_for", ""))
+        for k, v in raw["roles"].items()
+    }
     return BoxRecord(raw["generation"], serves, roles)

@@ -11,6 +11,7 @@ from anvil_tui.core.box import Container, Gateway, GpuSnapshot, Host
 from anvil_tui.core.errors import NotFound, Refused
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.loads import MeasuredLoad
+from anvil_tui.core.ownership import Sight, sight
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord
@@ -97,6 +98,13 @@ class Facts:
 
     def running_serves(self) -> list[ServeRecord]:
         return [s for s in self.record.serves.values() if self.running(s)]
+
+    def sight(self) -> Sight:
+        """What the owners of the GPUs follow from."""
+        return sight(
+            self.gpus, tuple(self.containers.values()), self.record, self.pids, self.workspace.gpus.roles,
+            self.exact_recipe, self.loads,
+        )  # fmt: skip
 
     def strays(self) -> list[Container]:
         """Running containers that an operation of ours made and the record does not know."""

@@ -18,7 +18,7 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import Owner
 from anvil_tui.core.vram import BASELINE_TOLERANCE_MIB, free_mib, gpus_free, label
-from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord
+from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord, World
 
 ENDED = frozenset({"created", "exited", "dead"})
 """States in which a container holds nothing; of `removing` and of a failed inspect that is not known."""
@@ -67,6 +67,14 @@ def sight(
     return Sight(gpus, containers, record, pids, gone, free_before(loads))
 
 
+def sight_of(world: World) -> Sight:
+    containers = world.containers.value if world.containers.ok else None
+    return sight(
+        world.gpus, containers, world.record, world.pids, world.workspace.gpus.roles,
+        lambda s: world.exact_recipe(s.recipe_digest, s.recipe_id), world.loads_kept,
+    )  # fmt: skip
+
+
 def uuids_of(recipe: Recipe | None, roles: Mapping[str, str], gpus: Reading[GpuSnapshot]) -> tuple[str, ...]:
     """The GPUs that a recipe means, () where that cannot be told."""
     if recipe is None or gpus.value is None or not gpus.ok:
@@ -75,6 +83,14 @@ def uuids_of(recipe: Recipe | None, roles: Mapping[str, str], gpus: Reading[GpuS
         return resolve_gpus(recipe.gpus.select, roles, gpus.value)
     except Refused:
         return ()
+
+
+def needed_by(world: World) -> dict[str, str]:
+    """The GPUs that the workspace needs, by UUID: a recipe that selects it, or its role in anvil.toml."""
+    found = {uuid: f"GPU role {role}" for role, uuid in world.workspace.gpus.roles.items()}
+    for recipe in (f.recipe for f in world.recipes if f.recipe and f.recipe.loadable):
+        found |= dict.fromkeys(uuids_of(recipe, world.workspace.gpus.roles, world.gpus), recipe.id)
+    return found
 
 
 def free_before(loads: Iterable[MeasuredLoad]) -> dict[str, dict[str, int]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anvil_tui.core.journal import OperationView
-from anvil_tui.core.world import Phase, Serve, World
+from anvil_tui.core.ownership import card_label, needed_by, owner_text, sight_of, unreturned_mib
+from anvil_tui.core.world import Phase, RoleRecord, Serve, World
 
 
 def problems(world: World) -> Iterator[str]:
@@ -15,6 +16,7 @@ def problems(world: World) -> Iterator[str]:
     yield from _gateway(world)
     yield from _sources(world)
     yield from _gpus(world)
+    yield from _owners(world)
     yield from (f"{f.path}: {f.error}" for f in world.recipes if f.error)
 
 
@@ -38,6 +40,8 @@ def _roles(world: World) -> Iterator[str]:
     """An incumbent that is gone or down, unless an operation is at work on its role."""
     busy = {o.role for o in world.operations if o.outcome is None}
     for name, held in world.record.roles.items():
+        if not held.incumbent and held.evicted_for and name not in busy:
+            yield evicted_text(held)
         if not held.incumbent or name in busy:
             continue
         serve = world.serve(held.incumbent)
@@ -48,14 +52,14 @@ def _roles(world: World) -> Iterator[str]:
 
 
 def _serves(world: World) -> Iterator[str]:
-    roles = {u for u in world.workspace.gpus.roles.values()}
+    wanted = set(needed_by(world))
     unreadable = not world.containers.ok
     for s in world.serves:
         if s.phase is Phase.FAILED or (s.phase is Phase.LOST and not unreadable):
             yield f"{s.name} ({s.container.id[:12]}) {s.phase}: {s.why}"
         elif s.phase is Phase.ABSENT and s.position != "incumbent":
             yield f"{s.name} ({s.container.id[:12]}): {s.why}"
-        elif s.phase is Phase.FOREIGN and (s.why.startswith("restart_loop") or _takes(s, roles)):
+        elif s.phase is Phase.FOREIGN and (s.why.startswith("restart_loop") or _takes(s, wanted)):
             yield f"foreign container {s.container.name} ({s.container.id[:12]}): {s.why}"
         if s.container.oom_killed and s.container.running:
             yield f"{s.name}: a process in it was OOM-killed since its start"
@@ -119,3 +123,34 @@ def _gpus(world: World) -> Iterator[str]:
     for role, uuid in world.workspace.gpus.roles.items():
         if uuid not in here and snapshot.complete:
             yield f"GPU role {role}: no GPU of this box has UUID {uuid}"
+
+
+def evicted_text(held: RoleRecord) -> str:
+    return (
+        f"{held.name}: nothing serves it: its serve was evicted for {held.evicted_for}; `rollback --role {held.name}` "
+        f"returns it when there is room"
+    )
+
+
+def _owners(world: World) -> Iterator[str]:
+    """Who holds a GPU beside somebody, or without anybody's leave. While an operation works, things are on the move:
+    a process that has just ended is named a moment longer than its container."""
+    if any(o.alive and o.outcome is None for o in world.operations) or not world.containers.ok:
+        return
+    seen, needs = sight_of(world), needed_by(world)
+    for uuid, card in seen.cards.items():
+        here = [o for o in world.owners if o.gpu == uuid]
+        certain = [o for o in here if o.certain]
+        alone = next((o for o in certain if (r := world.record.serves.get(o.id)) and r.exclusive), None)
+        others = [o for o in certain if alone and o.id != alone.id]
+        if alone and others:
+            told = "; ".join(owner_text(o) for o in others)
+            yield f"{card_label(seen, uuid)}: {alone.name} is exclusive, and it is also held by {told}"
+        for o in certain:
+            if o.kind == "process" and uuid in needs and o not in others:
+                yield f"{card_label(seen, uuid)}: {owner_text(o)}; {needs[uuid]} needs this GPU"
+        for o in here:
+            if o.kind == "ours" and o.id in seen.gone:
+                yield f"{card_label(seen, uuid)}: {owner_text(o)}"
+        if not here and card.state == "ok" and (mib := unreturned_mib(card, None)):
+            yield f"{card_label(seen, uuid)}: {mib:,} MiB in use that nobody owns"

@@ -14,6 +14,7 @@ from anvil_tui.core.box import Container, Engine, Gpu
 from anvil_tui.core.exit_cause import ExitCause, exit_cause, stop_requested
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.lights import lights
+from anvil_tui.core.ownership import owners, sight_of
 from anvil_tui.core.problems import problems
 from anvil_tui.core.progress import MISSES
 from anvil_tui.core.readiness import readiness
@@ -47,7 +48,7 @@ class Seat:
 
 
 def derive(world: World) -> World:
-    """The world with `serves`, `rollbacks` and `problems` (and `alive` of operations) set from the rest."""
+    """The world with `serves`, `owners`, `rollbacks` and `problems` (and `alive` of operations) set from the rest."""
     holder = world.lease.operation if world.lease else ""
     operations = tuple(replace(o, alive=bool(holder) and o.id == holder) for o in world.operations)
     world = replace(world, operations=operations)
@@ -55,7 +56,7 @@ def derive(world: World) -> World:
         (_serve(world, c) for c in _shown(world)),
         key=lambda s: (_ORDER.index(s.position), not s.container.running),
     )
-    world = replace(world, serves=tuple(serves))
+    world = replace(world, serves=tuple(serves), owners=owners(sight_of(world)))
     world = replace(world, rollbacks={r.name: readiness(world, r) for r in world.workspace.roles})
     return replace(world, problems=tuple(problems(world)))
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from anvil_tui.core.box import MIB, Backend, Engine, Gpu, GpuSnapshot, KvCapacity
 from anvil_tui.core.capacity import Capacity, capacity_json, capacity_of, capacity_text
-from anvil_tui.core.holding import words
+from anvil_tui.core.holding import words as holding_words
+from anvil_tui.core.ownership import mode, owner_text, pid_words, sight_of
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.text import clean
 from anvil_tui.core.times import parse_time, utc_text, with_zone
@@ -33,6 +34,8 @@ def status_json(world: World) -> dict[str, Any]:
         "box": {"name": world.workspace.box.name, "kind": world.workspace.box.kind, "read_only": world.read_only},
         "lease": asdict(world.lease) if world.lease else None,
         "gpus": _reading(world, world.gpus, "gpus"),
+        "owners": [asdict(o) for o in world.owners],
+        "gpu_mode": mode(sight_of(world), world.owners),
         "host": _reading(world, world.host, "host"),
         "containers": {**_reading(world, world.containers, "containers"), "value": _count(world)},
         "gateway": _reading(world, world.gateway, "gateway"),
@@ -135,9 +138,14 @@ def _gpus(world: World) -> Iterator[str]:
     if not snapshot.gpus:
         yield "0 GPUs"
     roles = {uuid: role for role, uuid in world.workspace.gpus.roles.items()}
+    seen = sight_of(world)
+    words = pid_words(seen)
+    if snapshot.gpus:
+        yield f"owned: {mode(seen, world.owners)}"
     for gpu in snapshot.gpus:
         yield _gpu(gpu, roles.get(gpu.uuid or "", ""))
-        yield from (f"    {holder(p)}" for p in gpu.processes or ())
+        yield from (f"    owner {owner_text(o)}" for o in world.owners if o.gpu == gpu.uuid)
+        yield from (f"    {holder(p)} {words.get(p.pid, '')}".rstrip() for p in gpu.processes or ())
         if gpu.processes is None and gpu.state == "ok":
             yield "    process list not available here"
 

@@ -62,12 +62,16 @@ class Slot(Table):
 
 
 class Role(Table):
-    """One job on the box: its client aliases, its slots and the suite that promotion runs."""
+    """One job on the box: its client aliases, its slots and the suite that promotion runs.
+
+    A serve of an `evictable` role may be stopped for another role's, when that is asked for; a `resident` one never.
+    """
 
     name: Slug
     aliases: tuple[Alias, ...]
     slots: tuple[Slot, ...]
     promotion_suite: Slug = "promotion"
+    residency: Literal["resident", "evictable"] = "resident"
 
     @model_validator(mode="after")
     def _usable(self) -> Role:

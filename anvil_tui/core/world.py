@@ -85,11 +85,15 @@ class ServeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RoleRecord:
-    """Who holds a role now (container id, "" = nobody) and the ladder back, newest first."""
+    """Who holds a role now (container id, "" = nobody) and the ladder back, newest first.
+
+    `evicted_for` is the recipe for which its serve was stopped, "" = none was.
+    """
 
     name: str
     incumbent: str = ""
     rollback: tuple[str, ...] = ()
+    evicted_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

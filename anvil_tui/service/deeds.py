@@ -212,7 +212,9 @@ def applied(run: Run, step: Step, now: BoxRecord) -> BoxRecord:
     if "role" in args:
         holder = args["incumbent"]
         incumbent = run.need_container(holder).id if isinstance(holder, Mapping) else holder
-        roles[args["role"]] = RoleRecord(args["role"], incumbent, tuple(args["ladder"]))
+        roles[args["role"]] = RoleRecord(
+            args["role"], incumbent, tuple(args["ladder"]), args.get("evicted_for", "")
+        )
     return replace(now, serves=serves, roles=roles)
 
 

@@ -127,14 +127,14 @@ def _gpus(world: World) -> Iterator[str]:
 
 def evicted_text(held: RoleRecord) -> str:
     return (
-        f"{held.name}: nothing serves it: its serve was evicted for {held.evicted_for}; `rollback --role {held.name}` "
-        f"returns it when there is room"
+        f"{held.name}: nothing serves it: its serve was evicted for {held.evicted_for}; "
+        f"`rollback --role {held.name}` returns it when there is room"
     )
 
 
 def _owners(world: World) -> Iterator[str]:
-    """Who holds a GPU beside somebody, or without anybody's leave. While an operation works, things are on the move:
-    a process that has just ended is named a moment longer than its container."""
+    """Who holds a GPU beside somebody, or without anybody's leave. Not while an operation works: then a process
+    that has just ended is named a moment longer than its container."""
     if any(o.alive and o.outcome is None for o in world.operations) or not world.containers.ok:
         return
     seen, needs = sight_of(world), needed_by(world)

@@ -48,7 +48,7 @@ class Seat:
 
 
 def derive(world: World) -> World:
-    """The world with `serves`, `owners`, `rollbacks` and `problems` (and `alive` of operations) set from the rest."""
+    """The world with `serves`, `owners`, `rollbacks`, `problems` and `alive` of operations set from the rest."""
     holder = world.lease.operation if world.lease else ""
     operations = tuple(replace(o, alive=bool(holder) and o.id == holder) for o in world.operations)
     world = replace(world, operations=operations)

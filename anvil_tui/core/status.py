@@ -240,7 +240,7 @@ def serve_capacity(world: World, s: Serve) -> Capacity:
 def _qualified(world: World) -> Iterator[str]:
     if not world.qualified:
         yield "evidence not read"
-    yield from (f"{name}: {words(h)}" for name, h in sorted(world.qualified.items()) if h.state != "never")
+    yield from (f"{name}: {holding_words(h)}" for name, h in sorted(world.qualified.items()) if h.state != "never")
     never = sum(h.state == "never" for h in world.qualified.values())
     if never:
         yield f"{never} recipes never qualified"

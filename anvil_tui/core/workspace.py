@@ -64,7 +64,7 @@ class Slot(Table):
 class Role(Table):
     """One job on the box: its client aliases, its slots and the suite that promotion runs.
 
-    A serve of an `evictable` role may be stopped for another role's, when that is asked for; a `resident` one never.
+    A serve of an `evictable` role may be stopped for another role's when asked for; a `resident` one never.
     """
 
     name: Slug

@@ -210,9 +210,10 @@ def _add_setup(verbs: Verbs) -> None:  # type: ignore[valid-type]
     init = _verb(verbs, "init", "write a new workspace", "setup", "init")
     init.add_argument("directory", type=Path)
     gateway = _verb(
-        verbs, "gateway", "install the gateway's configuration, or run HAProxy with it", "setup", "gateway"
+        verbs, "gateway", "install the gateway's configuration, or run the gateway with it", "setup", "gateway"
     )
     gateway.add_argument("action", choices=("install", "run"))
+    gateway.add_argument("--yes", action="store_true", help="install without asking, also when clients notice it")
     demo = _verb(verbs, "demo", "the console on a simulated box", "demo", "demo")
     demo.add_argument("--dir", type=Path, help="keep the demo's workspace here")
     demo.add_argument("--serve", action="store_true", help="run the box without the console until SIGTERM")

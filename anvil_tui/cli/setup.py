@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from anvil_tui.cli.wiring import box_of, client_keys, open_controls, workspace_dir
+from anvil_tui.cli.wiring import anvil_gateway, box_of, client_keys, open_controls, workspace_dir
 from anvil_tui.core.errors import Refused
 
 
@@ -22,7 +22,7 @@ def init(args: argparse.Namespace) -> int:
 
 
 def gateway(args: argparse.Namespace) -> int:
-    """`install` renders, validates and installs; `run` is HAProxy in the foreground, for a service manager."""
+    """`install` renders, validates and installs; `run` is the gateway in the foreground, for a service manager."""
     if args.read_only:
         raise Refused("--read-only: nothing is changed")
     return _run_gateway(args) if args.action == "run" else _install(args)
@@ -33,7 +33,9 @@ def _install(args: argparse.Namespace) -> int:
     try:
         box.lease.take("gateway install")
         try:
-            changed = open_controls(box).gateway.install()
+            control = open_controls(box).gateway
+            _may_interrupt(control.would_interrupt(), args.yes)
+            changed = control.install()
         finally:
             box.lease.release()
     finally:
@@ -42,12 +44,28 @@ def _install(args: argparse.Namespace) -> int:
     return 0
 
 
+def _may_interrupt(what: str, yes: bool) -> None:
+    """An install that clients notice is said before it is done, and done only when somebody agrees."""
+    if not what:
+        return
+    print(f"install: {what}", file=sys.stderr, flush=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("nothing was changed: `anvil-tui gateway install --yes` does it")
+    if input("install now? [y/N] ").strip().lower() != "y":
+        raise Refused("nothing was changed")
+
+
 def _run_gateway(args: argparse.Namespace) -> int:
     from anvil_tui.adapters.haproxy import install_files, run_argv
     from anvil_tui.adapters.toml_files import load_workspace
 
     directory: Path = workspace_dir(args)
     workspace = load_workspace(directory)
+    if workspace.gateway.kind == "anvil-serving":
+        print(f"gateway on {workspace.gateway.bind}: anvil-serving", file=sys.stderr, flush=True)
+        return anvil_gateway(directory).run()
     install_files(directory, workspace.gateway, workspace.roles, client_keys(workspace, directory)())
     argv = run_argv(directory, workspace.gateway)
     print(f"gateway on {workspace.gateway.bind}: {' '.join(argv)}", file=sys.stderr, flush=True)

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from anvil_tui.adapters.anvil_gateway import AnvilGatewayControl, AnvilGatewayReader
+from anvil_tui.adapters.anvil_gateway_run import Setup, Supervisor
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.bundle_files import BundleFolders
 from anvil_tui.adapters.clock import SystemClock
@@ -30,6 +32,7 @@ from anvil_tui.core.errors import AnvilError, BadFile
 from anvil_tui.core.redact import redact
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import World
+from anvil_tui.ports import GatewayControl, GatewayReader
 from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts
@@ -62,7 +65,8 @@ def open_box(directory: Path) -> Box:
     """Every reader of the box at `directory`. Makes no control object."""
     workspace, state, clock = load_workspace(directory), directory / "state", SystemClock()
     keys = client_keys(workspace, directory)
-    hide: Callable[[str], str] = lambda text: redact(text, known(keys))  # noqa: E731
+    admin: Callable[[], tuple[str, ...]] = lambda: (admin_key(workspace, directory)(),)  # noqa: E731
+    hide: Callable[[str], str] = lambda text: redact(text, known(keys) + known(admin))  # noqa: E731
     containers = DockerReader(workspace.containers.url, workspace.containers.timeout_s)
     engines, chat = HttpEngineReader(clock), OpenAIClient(clock.monotonic_s)
     gpus = ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock)
@@ -78,7 +82,7 @@ def open_box(directory: Path) -> Box:
         clock=clock,
         containers=containers,
         engines=engines,
-        gateway=HaproxyReader(directory, workspace.gateway, workspace.roles),
+        gateway=gateway_reader(directory, workspace),
         gpus=gpus,
         host=host,
         chat=chat,
@@ -115,9 +119,43 @@ def open_controls(box: Box) -> Controls:
     directory, workspace = Path(box.directory), box.workspace
     return Controls(
         containers=DockerControl(workspace.containers.url, workspace.containers.timeout_s),
-        gateway=HaproxyControl(directory, workspace.gateway, workspace.roles, client_keys(workspace, directory)),
+        gateway=gateway_control(directory, workspace),
         files=ConfigFileControl(directory, directory / "state" / "clients"),
     )
+
+
+def gateway_reader(directory: Path, workspace: Workspace) -> GatewayReader:
+    settings = workspace.gateway
+    if settings.kind == "anvil-serving":
+        return AnvilGatewayReader(directory, settings, workspace.roles, admin_key(workspace, directory))
+    return HaproxyReader(directory, settings, workspace.roles)
+
+
+def gateway_control(directory: Path, workspace: Workspace) -> GatewayControl:
+    settings, keys = workspace.gateway, client_keys(workspace, directory)
+    if settings.kind == "anvil-serving":
+        admin = admin_key(workspace, directory)
+        return AnvilGatewayControl(
+            lambda: Setup(directory, settings, workspace.roles, admin(), keys()),
+            workspace.policies.drain_timeout_s,
+        )
+    return HaproxyControl(directory, settings, workspace.roles, keys)
+
+
+def anvil_gateway(directory: Path) -> Supervisor:
+    """The anvil-serving gateway of a workspace, which is read anew whenever the gateway is started."""
+
+    def load() -> Setup:
+        workspace = load_workspace(directory)
+        admin, keys = admin_key(workspace, directory), client_keys(workspace, directory)
+        return Setup(directory, workspace.gateway, workspace.roles, admin(), keys())
+
+    return Supervisor(load)
+
+
+def admin_key(workspace: Workspace, directory: Path) -> Callable[[], str]:
+    """Of kinds that have one; resolved at each use."""
+    return lambda: resolve(workspace.gateway.admin_key or "", directory)
 
 
 def client_keys(workspace: Workspace, directory: Path) -> Callable[[], tuple[str, ...]]:

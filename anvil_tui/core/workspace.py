@@ -94,15 +94,19 @@ def _bind(text: str) -> str:
 Bind = Annotated[str, AfterValidator(_bind)]
 
 
+Ability = Literal["atomic", "durable", "counts", "holds", "severs", "strong_reads"]
+
+
 class GatewaySettings(Table):
-    """HAProxy in front of the slots.
+    """What stands in front of the slots: HAProxy, or the gateway of anvil-serving 2.x.
 
     `bind` is HOST:PORT for clients; files live under `dir` (relative to the workspace). `client_keys`
     are references to the bearer tokens that clients may use. `hold_max_s` is how long a request is held
-    while a full box changes engines before it gets 503 with Retry-After.
+    while a full box changes engines before it gets 503 with Retry-After. `admin_key` is the token of
+    anvil-serving's admin route, which no client has.
     """
 
-    kind: Literal["haproxy"] = "haproxy"
+    kind: Literal["haproxy", "anvil-serving"] = "haproxy"
     bind: Bind = "127.0.0.1:9100"
     dir: PathText = "state/gateway"
     binary: PathText = ""
@@ -154,6 +158,7 @@ OnDrainTimeout = Literal["abort", "extend", "sever", "sever-stalled"]
 
 class Policies(Table):
     """Deadlines and rules. `on_drain_timeout` is decided before a drain begins; nothing is cut by default.
+    `gateway_must` names what the gateway has to be able to do before a role is interrupted.
 
     `drill_max_age_days` is how old the last drill on the box may be when something is promoted, 0 = none is asked.
     """
@@ -164,6 +169,7 @@ class Policies(Table):
     reserve_mib: NonNegative = 0
     require_qualified: bool = True
     verify_requests: Positive = 3
+    gateway_must: tuple[Ability, ...] = ()
     drill_max_age_days: NonNegative = 0
 
 

@@ -1,0 +1,322 @@
+"""The process of the anvil-serving gateway: its program and files, a trial of a configuration, and the supervisor
+that runs it in the foreground and starts it anew when asked over a socket of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import http.client
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anvil_tui.adapters.files import folder_lock, write_atomic
+from anvil_tui.adapters.haproxy_socket import answers, ask, make_socket_dir, socket_dir
+from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused, Unreachable
+from anvil_tui.core.gateway_routes import (
+    ADMISSION_FILE,
+    CLIENTS_FILE,
+    CONFIG_FILE,
+    RESTART,
+    ROUTES_FILE,
+    Routes,
+    admission_text,
+    clients_text,
+    environment,
+    merged,
+    parse_routes,
+    quiesced,
+    render,
+)
+from anvil_tui.core.workspace import GatewaySettings, Role
+
+# 0.6 s seen from start to the first answer, 0.2 s from TERM to the end with nothing in flight.
+START_S = 20.0
+# Its own shutdown waits 20 s for open streams.
+STOP_S = 25.0
+# Everything was drained before: idle connections are all that could keep it.
+DRAINED_STOP_S = 1.0
+_POLL_S = 0.05
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What anvil.toml says, with the secrets themselves."""
+
+    directory: Path
+    settings: GatewaySettings
+    roles: tuple[Role, ...]
+    admin_key: str
+    client_keys: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return (self.directory / self.settings.dir).resolve()
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return environment(self.admin_key, self.client_keys)
+
+    def rendered(self, routes: Routes, folder: Path | None = None) -> tuple[str, str]:
+        return render(str(folder or self.folder), routes, self.roles, self.secrets)
+
+
+def control_socket(folder: Path) -> Path:
+    return socket_dir(folder) / "gateway.sock"
+
+
+def find_program(settings: GatewaySettings) -> str:
+    """The configured program, else `anvil-serving` beside this Python or on the PATH."""
+    if settings.binary:
+        if found := shutil.which(Path(settings.binary).expanduser()):
+            return found
+        raise Refused(f"gateway.binary {settings.binary} is no program")
+    beside = str(Path(sys.executable).parent)
+    if found := shutil.which("anvil-serving", path=f"{beside}:{os.environ.get('PATH', os.defpath)}"):
+        return found
+    raise Refused('no anvil-serving here: `pip install "anvil-serving>=2,<3"`, or name it in gateway.binary')
+
+
+def read_routes(folder: Path) -> Routes | None:
+    """None when there is no file yet. BadFile when it is damaged: never routes that are short."""
+    path = folder / ROUTES_FILE
+    try:
+        return parse_routes(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as why:
+        raise BadFile(
+            str(path), f"damaged ({why}); put back a copy, or remove it so that every alias starts at `none`"
+        ) from why
+
+
+def write_routes(folder: Path, routes: Routes) -> None:
+    if (folder / ROUTES_FILE).is_file() and read_routes(folder) == routes:
+        return
+    write_atomic(folder / ROUTES_FILE, routes.text())
+
+
+def install_files(setup: Setup) -> bool:
+    """The routes from which the gateway starts, every new alias at `none`; False when they were so already."""
+    folder = setup.folder
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    with folder_lock(folder / ROUTES_FILE):
+        stored = read_routes(folder)
+        wanted = merged(stored or Routes(), setup.roles)
+        trial(setup, wanted)
+        write_routes(folder, wanted)
+    return stored != wanted
+
+
+def trial(setup: Setup, routes: Routes) -> None:
+    """The gateway itself starts with the new configuration, on a free port and in a folder of its own. Refused
+    carries its words; nothing was changed."""
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=setup.folder) as name:
+        folder = Path(name)
+        _write(folder, setup.rendered(routes, folder)[0], setup, {})
+        with _started(setup, folder, "127.0.0.1", 0, subprocess.PIPE) as child:
+            said = _first_words(child)
+        if "front door on http://" not in said:
+            words = said.replace(str(folder), str(setup.folder)).strip() or "nothing"
+            raise Refused(f"anvil-serving refuses the new {CONFIG_FILE}; the old one stays. It says: {words}")
+
+
+def _first_words(child: subprocess.Popen[bytes]) -> str:
+    """What it prints until it serves, ends, or its time is over."""
+    assert child.stdout is not None
+    said, until = b"", time.monotonic() + START_S
+    while b"front door on http://" not in said and (left := until - time.monotonic()) > 0:
+        if select.select([child.stdout], [], [], left)[0]:
+            part = os.read(child.stdout.fileno(), 65536)
+            if not part:
+                break
+            said += part
+    return said.decode(errors="replace")[-2000:]
+
+
+def _write(folder: Path, config: str, setup: Setup, reasons: Mapping[str, str]) -> None:
+    write_atomic(folder / CLIENTS_FILE, clients_text(len(setup.client_keys)))
+    write_atomic(folder / ADMISSION_FILE, admission_text(reasons))
+    write_atomic(folder / CONFIG_FILE, config)
+
+
+@contextlib.contextmanager
+def _started(
+    setup: Setup, folder: Path, host: str, port: int, out: int | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    child = _spawn(setup, folder, host, port, out)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        if child.stdout:
+            child.stdout.close()
+
+
+def _spawn(setup: Setup, folder: Path, host: str, port: int, out: int | None) -> subprocess.Popen[bytes]:
+    """With a built environment: the secrets stand there and in no argument. It ends with its parent."""
+    argv = [
+        find_program(setup.settings), "router", "run", "--config", str(folder / CONFIG_FILE),
+        "--host", host.strip("[]"), "--port", str(port),
+    ]  # fmt: skip
+    env = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ")}
+    env |= {"ANVIL_SERVING_HOME": str(folder), "HOME": str(folder), "PYTHONUNBUFFERED": "1", **setup.secrets}
+    libc = ctypes.CDLL(None, use_errno=True)
+    return subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT if out else None, env=env,
+        cwd=folder, start_new_session=True, preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+    )  # fmt: skip
+
+
+# asking the supervisor
+
+
+def pid_of(folder: Path) -> int | None:
+    """The gateway's process; None when no supervisor of ours has it."""
+    try:
+        return int(json.loads(ask(control_socket(folder), "status"))["pid"])
+    except (AnvilError, ValueError, KeyError, TypeError):
+        return None
+
+
+def restart(folder: Path, held_back: tuple[str, ...]) -> None:
+    """End the gateway, which must be drained, and start it with what anvil.toml and the routes say now; tiers in
+    `held_back` come up quiesced. EffectFailed when it does not come up."""
+    path = control_socket(folder)
+    told = ask(path, f"restart {json.dumps(held_back)}", START_S + STOP_S)
+    if told != "ok":
+        raise EffectFailed(f"{path}: the gateway did not start anew: {told or 'its supervisor went away'}")
+
+
+# the supervisor
+
+
+class Supervisor:
+    """Runs the gateway until it is told to end. `load` reads anvil.toml and the secrets anew at each start."""
+
+    def __init__(self, load: Callable[[], Setup]) -> None:
+        self._load, self._setup = load, load()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._ending = False
+
+    def run(self) -> int:
+        """0 after a signal; the gateway's own exit code when it ends by itself."""
+        folder = self._setup.folder
+        install_files(self._setup)
+        make_socket_dir(folder)
+        path = control_socket(folder)
+        if answers(path):
+            raise Refused(f"the gateway of {self._setup.directory} runs already ({path} answers)")
+        path.unlink(missing_ok=True)
+        woken, wake = socket.socketpair()
+        wake.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno())
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self._end)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            path.chmod(0o600)
+            listener.listen()
+            try:
+                self._start(())
+                return self._serve(listener, woken)
+            finally:
+                self._stop(STOP_S)
+                path.unlink(missing_ok=True)
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+
+    def _serve(self, listener: socket.socket, woken: socket.socket) -> int:
+        while not self._ending:
+            ready, _, _ = select.select([listener, woken], [], [], 0.2)
+            if listener in ready:
+                self._answer(listener)
+            if self._child and (code := self._child.poll()) is not None:
+                print(f"the gateway ended by itself, exit code {code}", file=sys.stderr, flush=True)  # noqa: T201
+                return code or 1
+        return 0
+
+    def _answer(self, listener: socket.socket) -> None:
+        """A client that leaves in the middle is its own loss."""
+        with contextlib.suppress(OSError), listener.accept()[0] as link:
+            link.settimeout(2)
+            words = link.recv(65536).decode(errors="replace").strip().partition(" ")
+            link.settimeout(None)
+            link.sendall(self._told(words[0], words[2]).encode())
+
+    def _told(self, command: str, rest: str) -> str:
+        if command == "status":
+            return json.dumps({"pid": self._child.pid if self._child else None})
+        if command != "restart":
+            return f"no command {command!r}"
+        try:
+            self._setup = self._load()
+            self._stop(DRAINED_STOP_S)
+            self._start(tuple(json.loads(rest)))
+        except (AnvilError, ValueError) as why:
+            self._stop(DRAINED_STOP_S)
+            return str(why)
+        return "ok"
+
+    def _start(self, held_back: tuple[str, ...]) -> None:
+        """Everything it reads is written before; what it should not admit is so from its first moment on."""
+        setup = self._setup
+        routes = merged(read_routes(setup.folder) or Routes(), setup.roles)
+        reasons = {**dict.fromkeys(held_back, RESTART), **quiesced(routes, setup.roles)}
+        _write(setup.folder, setup.rendered(routes)[0], setup, reasons)
+        host, _, port = setup.settings.bind.rpartition(":")
+        self._child = _spawn(setup, setup.folder, host, int(port), None)
+        until = time.monotonic() + START_S
+        while not _healthy(host, int(port)):
+            if (code := self._child.poll()) is not None:
+                self._child = None
+                raise EffectFailed(f"it ended at once, exit code {code}; its own output says why")
+            if time.monotonic() > until:
+                raise EffectFailed(f"no answer on {setup.settings.bind} within {START_S:.0f} s")
+            time.sleep(_POLL_S)
+
+    def _stop(self, within_s: float) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.terminate()
+        try:
+            child.wait(within_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _healthy(host: str, port: int) -> bool:
+    link = http.client.HTTPConnection(
+        "127.0.0.1" if host in ("0.0.0.0", "[::]") else host.strip("[]"), port, timeout=2
+    )
+    try:
+        link.request("GET", "/healthz")
+        return link.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        link.close()
+
+
+def running_or_refused(folder: Path) -> None:
+    """Unreachable when no supervisor of ours can restart the gateway."""
+    if not answers(control_socket(folder)):
+        raise Unreachable(
+            str(control_socket(folder)), "no `anvil-tui gateway run` answers: start the gateway with it"
+        )

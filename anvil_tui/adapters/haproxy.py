@@ -7,8 +7,8 @@ with requests of their own. A count over all of them is known only when each has
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from anvil_tui.adapters import haproxy_socket as sock
@@ -28,14 +28,13 @@ from anvil_tui.adapters.haproxy_files import (
 )
 from anvil_tui.adapters.haproxy_keys import KeyList
 from anvil_tui.adapters.haproxy_way import PathWays, Undisturbed
-from anvil_tui.core.box import Backend, Gateway
+from anvil_tui.adapters.haproxy_workers import PATIENCE_S, POLL_S, Runtime, Silence, Worker, sever
+from anvil_tui.core.box import Backend, Gateway, Request
 from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused, Unreachable
 from anvil_tui.core.gateway_config import (
     HOLD,
     MAP_FILE,
-    SERVER,
     AliasMap,
-    alias_map,
     check_target,
     key_digest,
     merged,
@@ -44,79 +43,14 @@ from anvil_tui.core.workspace import GatewaySettings, Role
 
 __all__ = ["HaproxyControl", "HaproxyReader", "find_binary", "install_files", "run_argv"]
 
-# A supervisor restarts HAProxy within this; a reload of the largest configuration here took 0.3 s.
-_PATIENCE_S = 10.0
-_POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class _Worker:
-    """What one worker has in hand."""
-
-    loads: Mapping[str, sock.Load]
-    oldest: Mapping[str, float]
-    held: int
-
-
-class _Runtime:
-    """The running HAProxy of one workspace."""
-
-    def __init__(self, paths: Paths) -> None:
-        self.paths = paths
-
-    def ask(self, command: str) -> str:
-        return sock.ask(self.paths.cli, command)
-
-    def info(self) -> dict[str, str]:
-        told = sock.info(self.ask("show info"))
-        if "Pid" not in told:
-            raise Unreachable(str(self.paths.cli), "what answers here is not HAProxy")
-        return told
-
-    def aliases(self) -> AliasMap:
-        text = self.ask(f"show map {MAP_FILE}")
-        try:
-            return alias_map(sock.map_entries(text))
-        except ValueError as why:
-            raise Unreachable(str(self.paths.cli), f"the running alias map makes no sense: {why}") from why
-
-    def addresses(self) -> dict[str, str]:
-        return sock.addresses(self.ask("show servers state"))
-
-    def processes(self) -> sock.Processes:
-        try:
-            return sock.processes(sock.ask(self.paths.master, "show proc"))
-        except ValueError as why:
-            raise Unreachable(str(self.paths.master), str(why)) from why
-
-    def left_behind(self, pid: int) -> tuple[int, ...]:
-        """Workers that no longer listen but still have requests."""
-        return tuple(p for p in self.processes().workers if p != pid)
-
-    def all_workers(self, pid: int) -> list[_Worker | None]:
-        """The listening worker first; None for each that did not answer, also when nobody can list them."""
-        own = self._worker(self.ask)
-        try:
-            return [own, *(self.old_worker(old) for old in self.left_behind(pid))]
-        except Unreachable:
-            return [own, None]
-
-    def old_worker(self, pid: int) -> _Worker | None:
-        """One that ended while it was asked has nothing in hand any more."""
-        try:
-            return self._worker(lambda text: sock.ask(self.paths.master, f"@!{pid} {text}"))
-        except (Unreachable, ValueError):
-            return None if pid in self.processes().workers else _Worker({}, {}, 0)
-
-    def _worker(self, ask: Callable[[str], str]) -> _Worker:
-        return _Worker(sock.loads(ask("show stat")), sock.oldest(ask("show sess")), int(ask("show held")))
-
 
 class HaproxyReader(PathWays):
-    """Reads the gateway of the workspace at `directory`. Holds nothing open between two snapshots."""
+    """Reads the gateway of the workspace at `directory`. Holds nothing open between two snapshots, but remembers
+    what each request had sent."""
 
     def __init__(self, directory: Path, settings: GatewaySettings, roles: tuple[Role, ...]) -> None:
-        self._settings, self._runtime = settings, _Runtime(Paths.of(directory, settings))
+        self._settings, self._runtime = settings, Runtime(Paths.of(directory, settings))
+        self._silence = Silence()
         self._slots = tuple(s for r in roles for s in r.slots)
 
     def snapshot(self) -> Gateway:
@@ -136,7 +70,17 @@ class HaproxyReader(PathWays):
             _stored_or_none(runtime.paths.aliases) == aliases,
             pid,
             told.get("Version"),
+            requests=self._requests(workers),
         )
+
+    def _requests(self, workers: list[Worker | None]) -> tuple[Request, ...] | None:
+        """None when a worker did not answer: a list that may lack some is no list."""
+        if any(w is None for w in workers):
+            return None
+        slots = {s.name for s in self._slots}
+        found = [r for w in workers if w for r in w.requests() if r.backend in slots]
+        idle = self._silence.of(found)
+        return tuple(replace(r, idle_s=idle[r.id]) for r in found)
 
 
 def _stored_or_none(path: Path) -> AliasMap | None:
@@ -147,13 +91,13 @@ def _stored_or_none(path: Path) -> AliasMap | None:
         return None
 
 
-def _backend(name: str, address: str, workers: list[_Worker | None]) -> Backend:
+def _backend(name: str, address: str, workers: list[Worker | None]) -> Backend:
     """Unknown when a worker did not answer, or when the listening one has no such backend."""
     if any(w is None for w in workers) or name not in (workers[0].loads if workers[0] else {}):
         return Backend(name, address, None)
     known = [w for w in workers if w is not None]
     found = [w.loads[name] for w in known if name in w.loads]
-    ages = [w.oldest[name] for w in known if name in w.oldest]
+    ages = [s.age_s for w in known for s in w.sessions if s.backend == name]
     return Backend(
         name, address, sum(f.in_flight for f in found), sum(f.queued for f in found), max(ages, default=None)
     )
@@ -172,7 +116,7 @@ class HaproxyControl(Undisturbed):
     ) -> None:
         self._directory, self._settings, self._roles, self._keys = directory, settings, roles, client_keys
         self._paths = Paths.of(directory, settings)
-        self._runtime = _Runtime(self._paths)
+        self._runtime = Runtime(self._paths)
         self._key_list = KeyList(self._paths)
 
     def accept_key(self, key: str) -> None:
@@ -229,7 +173,7 @@ class HaproxyControl(Undisturbed):
 
     def _commit(self, wanted: AliasMap) -> None:
         """Make the running map so, in one transaction. A process that restarts meanwhile comes up on the file."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 if self._runtime.aliases() != wanted:
@@ -240,7 +184,7 @@ class HaproxyControl(Undisturbed):
             except Unreachable:
                 if time.monotonic() >= deadline:
                     raise
-                time.sleep(_POLL_S)
+                time.sleep(POLL_S)
 
     def _transact(self, wanted: AliasMap) -> None:
         made = self._runtime.ask(f"prepare map {MAP_FILE}")
@@ -251,35 +195,11 @@ class HaproxyControl(Undisturbed):
         sock.command(self._paths.cli, f"add map @{version} {MAP_FILE} <<\n{lines}")
         sock.command(self._paths.cli, f"commit map @{version} {MAP_FILE}")
 
-    def sever(self, backend: str) -> int:
+    def sever(self, backend: str, ids: Collection[str] | None = None) -> tuple[Request, ...]:
         """In every worker; done when none of the requests found is left. Later arrivals are not touched."""
         if all(s.name != backend for r in self._roles for s in r.slots):
             raise Refused(f"{backend} is no slot of anvil.toml")
-        old = self._runtime.left_behind(int(self._runtime.info()["Pid"]))
-        return self._sever_live(backend) + sum(self._sever_old(pid, backend) for pid in old)
-
-    def _sever_live(self, backend: str) -> int:
-        cli = self._paths.cli
-        before = _load(cli, backend)
-        sock.command(cli, f"shutdown sessions server {backend}/{SERVER}")
-        _wait_gone(lambda: _left(before, _load(cli, backend)), backend)
-        return before.in_flight
-
-    def _sever_old(self, pid: int, backend: str) -> int:
-        """A worker that no longer listens refuses the command for a whole server; it gets no new requests, so
-        the ids it lists stay those of the same requests."""
-        master, prefix = self._paths.master, f"@!{pid} "
-        found = sock.requests(sock.ask(master, f"{prefix}show sess"), backend)
-        for each in found:
-            sock.ask(master, f"{prefix}shutdown session {each}")
-        _wait_gone(lambda: self._left_in(pid, backend), backend)
-        return len(found)
-
-    def _left_in(self, pid: int, backend: str) -> int | None:
-        worker = self._runtime.old_worker(pid)
-        if worker is None:
-            return None
-        return worker.loads[backend].in_flight if backend in worker.loads else 0
+        return sever(self._runtime, backend, ids)
 
     def install(self) -> bool:
         """True also when files were as wanted and only the running process had to follow them."""
@@ -335,18 +255,18 @@ class HaproxyControl(Undisturbed):
         """2.8 answers with the outcome, 2.6 with nothing: there the master's count of failures tells."""
         before = self._runtime.processes()
         try:
-            answer = sock.ask(self._paths.master, "reload", _PATIENCE_S)
+            answer = sock.ask(self._paths.master, "reload", PATIENCE_S)
         except Unreachable:
             answer = ""  # 2.6 starts itself anew, sometimes before the link is closed in good order
         if answer.startswith("Success=0"):
             raise EffectFailed(
                 f"HAProxy did not reload, the old configuration goes on. It says: {answer[9:].strip()}"
             )
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not self._reloaded(before, digest):
             if time.monotonic() >= deadline:
-                raise EffectFailed(f"{self._paths.master}: no new worker {_PATIENCE_S:.0f} s after the reload")
-            time.sleep(_POLL_S)
+                raise EffectFailed(f"{self._paths.master}: no new worker {PATIENCE_S:.0f} s after the reload")
+            time.sleep(POLL_S)
 
     def _reloaded(self, before: sock.Processes, digest: str) -> bool:
         try:
@@ -365,26 +285,3 @@ class HaproxyControl(Undisturbed):
         for slot in (s for r in self._roles for s in r.slots):
             if found.get(slot.name) != f"127.0.0.1:{slot.port}":
                 raise EffectFailed(f"slot {slot.name} runs at {found.get(slot.name)}, not at port {slot.port}")
-
-
-def _left(before: sock.Load, now: sock.Load) -> int:
-    """How many of the requests of `before` are surely still there: more are in flight than came since."""
-    return max(0, now.in_flight - (now.total - before.total))
-
-
-def _wait_gone(left: Callable[[], int | None], backend: str) -> None:
-    """A worker on its way out does not answer for a moment: unknown is asked again, and is never success."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while (count := left()) != 0:
-        if time.monotonic() >= deadline:
-            many = "an unknown number of" if count is None else count
-            raise EffectFailed(f"{many} requests on {backend} go on after they were cut")
-        time.sleep(_POLL_S)
-
-
-def _load(cli: Path, backend: str) -> sock.Load:
-    """EffectFailed when the counts cannot be read: what cannot be counted is not called cut."""
-    try:
-        return sock.loads(sock.ask(cli, "show stat"))[backend]
-    except (ValueError, KeyError) as why:
-        raise EffectFailed(f"{cli}: requests on {backend} cannot be counted: {why}") from why

@@ -20,6 +20,12 @@ REEXEC_S = 0.5
 # HAProxy binds PATH.PID.tmp first and takes 97 bytes at most; ours is checked without that ending.
 _LONGEST = 80
 _PLAIN = re.compile(r"[A-Za-z0-9/._+-]+")
+_SESSION = re.compile(
+    r"(?P<address>0x\w+): \[.*?\] id=(?P<number>\d+) .*?^  backend=(?P<backend>\S+) .*?^  server=(?P<server>\S+) "
+    r".*?^  task=.*? age=(?P<age>\w+)\).*?^  res=\S+ \(.*? total=(?P<total>\d+)\)"
+    r".*? o=(?P<out>\d+) p=\d+ i=(?P<new>\d+)",
+    re.MULTILINE | re.DOTALL,
+)
 _UNIT_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
@@ -107,6 +113,21 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """One request in progress in one worker. `number` is counted up by the worker; `address` is used again.
+
+    `on_server` = it was given to the backend's server, queued otherwise. `bytes_out` counts head and body.
+    """
+
+    address: str
+    number: int
+    backend: str
+    on_server: bool
+    age_s: float
+    bytes_out: int
+
+
+@dataclass(frozen=True, slots=True)
 class Processes:
     """What the master tells: reloads done, the failed ones since the last good one, and its workers' pids."""
 
@@ -144,18 +165,27 @@ def addresses(text: str) -> dict[str, str]:
     return {r["be_name"]: f"{r['srv_addr']}:{r['srv_port']}" for r in rows if "srv_port" in r}
 
 
-def oldest(text: str) -> dict[str, float]:
-    """Backend -> age in seconds of its oldest request, from `show sess`."""
-    ages: dict[str, float] = {}
-    for line in text.splitlines():
-        if found := re.search(r" be=(\S+) .* age=(\S+)", line):
-            ages[found[1]] = max(ages.get(found[1], 0.0), seconds(found[2]))
-    return ages
+def sessions(text: str) -> tuple[Session, ...]:
+    """From `show sess all`, or `show sess ADDRESS`. ValueError when a part of it cannot be read: a request that is
+    not understood must not be left out."""
+    found = []
+    for part in re.split(r"^(?=0x)", text, flags=re.MULTILINE):
+        if part.startswith("0x"):
+            if (told := _SESSION.match(part)) is None:
+                raise ValueError(f"not a session: {part[:80]!r}")
+            found.append(_session(told))
+    if not found:
+        raise ValueError(f"not a session list: {text[:80]!r}")
+    return tuple(found)
 
 
-def requests(text: str, backend: str) -> list[str]:
-    """The ids of the requests of one backend, from `show sess`."""
-    return re.findall(rf"^(0x\w+): .* be={re.escape(backend)} ", text, re.MULTILINE)
+def _session(told: re.Match[str]) -> Session:
+    """What still waits in the gateway's own buffer was not sent to the client."""
+    sent = int(told["total"]) - int(told["out"]) - int(told["new"])
+    return Session(
+        told["address"], int(told["number"]), told["backend"], told["server"] != "<NONE>", seconds(told["age"]),
+        max(0, sent),
+    )  # fmt: skip
 
 
 def seconds(text: str) -> float:

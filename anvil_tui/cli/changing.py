@@ -57,7 +57,10 @@ def _intent(args: argparse.Namespace, facts: Facts) -> Intent:
         role=getattr(args, "role", ""),
         suite=getattr(args, "suite", ""),
         timeout_s=getattr(args, "timeout", None),
-        sever=getattr(args, "sever", False),
+        on_timeout="extend" if getattr(args, "extend", None) else getattr(args, "on_timeout", ""),
+        extend_s=getattr(args, "extend", None),
+        stepwise=getattr(args, "step", False),
+        target=getattr(args, "target", ""),
         reason=args.reason,
     )
 

@@ -104,7 +104,9 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     load = add("load", "start a recipe beside what runs")
     load.add_argument("recipe")
     load.add_argument("--role", default="")
-    add("unload", "stop a serve (its container is kept), or remove a stopped one").add_argument("serve")
+    unload = add("unload", "stop a serve (its container is kept), or remove a stopped one")
+    unload.add_argument("serve")
+    _drain_options(unload)
     qualify = add("qualify", "run a suite of gates on a serve")
     qualify.add_argument("serve")
     qualify.add_argument("--suite", default="")
@@ -196,7 +198,15 @@ def _seconds(text: str) -> int:
 
 def _drain_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--timeout", type=_seconds, metavar="S", help="drain deadline in seconds")
-    verb.add_argument("--sever", action="store_true", help="cut what is left at the deadline")
+    then = verb.add_mutually_exclusive_group()
+    for name, text in (
+        ("abort", "put everything back"),
+        ("sever", "cut what is left, and list it"),
+        ("sever-stalled", "cut what is left if all of it is stalled, else put everything back"),
+    ):
+        then.add_argument(f"--{name}", dest="on_timeout", action="store_const", const=name, default="",
+                          help=f"at the drain deadline: {text}")  # fmt: skip
+    then.add_argument("--extend", type=_seconds, metavar="S", help="at the drain deadline: S seconds more, once")
 
 
 def _add_operations(verbs: Verbs) -> None:  # type: ignore[valid-type]

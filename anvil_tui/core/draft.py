@@ -12,11 +12,12 @@ from anvil_tui.core.errors import Refused
 from anvil_tui.core.facts import Facts, alias_text
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.gpus import resolve_gpus
+from anvil_tui.core.inflight import list_text, on_slot, then_text
 from anvil_tui.core.plan import Intent, Plan, Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.screening import Ground, warnings_for
 from anvil_tui.core.vram import fit, free_mib, gpus_free
-from anvil_tui.core.workspace import Role
+from anvil_tui.core.workspace import OnDrainTimeout, Role
 from anvil_tui.core.world import ServeRecord
 
 
@@ -118,8 +119,18 @@ class Draft:
             self.refusals.append(why)
 
     @property
-    def severs(self) -> bool:
-        return self.intent.sever or self.facts.workspace.policies.on_drain_timeout == "sever"
+    def on_timeout(self) -> OnDrainTimeout:
+        return self.intent.on_timeout or self.facts.workspace.policies.on_drain_timeout
+
+    @property
+    def then(self) -> str:
+        """What happens when a drain's time is over."""
+        return then_text(self.on_timeout, self._extend_s, self.facts.workspace.policies)
+
+    @property
+    def _extend_s(self) -> int:
+        wanted = self.intent.extend_s or self.facts.workspace.policies.drain_extend_s
+        return wanted if self.on_timeout == "extend" else 0
 
     # rules about room
 
@@ -228,10 +239,26 @@ class Draft:
         self.step(name, "point", title, 30, targets=dict.fromkeys(role.aliases, target))
 
     def drain(self, serve: ServeRecord, name: str = "drain") -> None:
+        args = self.drain_args(serve)
+        limit = args["timeout_s"]
+        self.step(name, "drain", f"wait until {serve.slot} has nothing in flight; after {limit} s {self.then}",
+                  limit + args["extend_s"] + 30, **args)  # fmt: skip
+        now = on_slot(self.facts.gateway, serve.slot)
+        if now and self.on_timeout.startswith("sever"):
+            listed = list_text(now, self.facts.workspace.policies)
+            self.warnings.append(f"in flight now, and cut if still there after {limit} s: {listed}")
+
+    def drain_args(self, serve: ServeRecord) -> dict[str, Any]:
+        """What a drain of one serve needs: where, how long, what then."""
         limit = self.intent.timeout_s or self.facts.workspace.policies.drain_timeout_s
-        then = "then what is left is cut" if self.severs else "then everything is put back"
-        self.step(name, "drain", f"wait until {serve.slot} has nothing in flight; after {limit} s {then}",
-                  limit + 30, slot=serve.slot, timeout_s=limit, sever=self.severs)  # fmt: skip
+        return {
+            **self.seat_args(serve), "timeout_s": limit, "on_timeout": self.on_timeout, "extend_s": self._extend_s,
+        }  # fmt: skip
+
+    def seat_args(self, serve: ServeRecord) -> dict[str, Any]:
+        """Where requests of a serve are counted: its slot at the gateway, and its engine, "" = of unknown kind."""
+        recipe = self.facts.exact_recipe(serve)
+        return {"slot": serve.slot, "port": serve.port, "engine": recipe.engine.value if recipe else ""}
 
     def stop(self, serve: ServeRecord, name: str) -> None:
         grace = self.exact(serve).launch.stop_grace_s

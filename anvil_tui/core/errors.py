@@ -36,6 +36,10 @@ class NoCredential(Refused):
     """A host lets nobody in with what we have; nothing was changed."""
 
 
+class Stale(Refused):
+    """Somebody else has taken over since: this process stops where it is, and writes and undoes nothing more."""
+
+
 class Unreachable(AnvilError):
     """A target did not answer, or answered nonsense. Names endpoint, reason and elapsed seconds."""
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from anvil_tui.core.workspace import OnDrainTimeout
+
 Verb = Literal[
     "load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "drill", "rotate", "apply",
     "remove",
@@ -25,8 +27,9 @@ class Intent:
 
     `recipe` for load and promote; `container_id` for unload and qualify; `role` for quiesce, drain,
     readmit, promote, rollback and drill; `target` names a credential (rotate), a client (apply) or a stored
-    thing (remove). `timeout_s` and `sever` bound a drain; `suite` chooses gates; `evict` lets evictable serves
-    be stopped for it; `stepwise` waits for a person before each step.
+    thing (remove). `timeout_s`, `on_timeout` and `extend_s` bound a drain, "" and None = as the policies say;
+    `suite` chooses gates; `evict` lets evictable serves be stopped for it; `stepwise` waits for a person before
+    each step.
     """
 
     verb: Verb
@@ -36,7 +39,8 @@ class Intent:
     slot: str = ""
     suite: str = ""
     timeout_s: int | None = None
-    sever: bool = False
+    on_timeout: OnDrainTimeout | Literal[""] = ""
+    extend_s: int | None = None
     target: str = ""
     evict: bool = False
     stepwise: bool = False
@@ -63,7 +67,7 @@ class Plan:
 
     `facts` is the JSON-able extract of the world that the plan depends on; `hash` covers intent, steps and
     facts. `refusals` is non-empty when the plan must not run; it is shown, and run nothing. `decide_at` is
-    the name of the step before which recovery means undo.
+    the name of the step before which recovery means undo. `details` are texts of several lines, such as a diff.
     """
 
     intent: Intent
@@ -99,7 +103,10 @@ class Plan:
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
         """The plan as `to_json` wrote it."""
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k != "hash"}
-        fields["intent"] = Intent(**raw["intent"])
+        intent = dict(raw["intent"])
+        if intent.pop("sever", False):  # what plans said before there were more outcomes than two
+            intent["on_timeout"] = "sever"
+        fields["intent"] = Intent(**intent)
         fields["steps"] = tuple(Step(**s) for s in raw["steps"])
         fields["undo_steps"] = tuple(Step(**s) for s in raw["undo_steps"])
         return cls(**fields)

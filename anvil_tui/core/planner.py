@@ -186,7 +186,7 @@ def _drain(d: Draft) -> None:
     )
     d.outage = "until readmit"
     d.rollback = f"`readmit {role.name}`"
-    d.on_failure = "time-out: " + ("what is left is cut" if d.severs else "readmitted, nothing is harmed")
+    d.on_failure = f"time-out: {d.then}"
 
 
 def _readmit(d: Draft) -> None:

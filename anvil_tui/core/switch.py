@@ -127,7 +127,7 @@ def _retire(d: Draft, old: ServeRecord) -> None:
     limit = d.intent.timeout_s or d.facts.workspace.policies.drain_timeout_s
     grace = d.exact(old).launch.stop_grace_s
     d.step("retire", "retire", f"let {old.recipe_id} finish, then stop it, keep its container", limit + grace + 60,
-           slot=old.slot, container=old.container_id, timeout_s=limit, grace_s=grace)  # fmt: skip
+           **d.seat_args(old), container=old.container_id, timeout_s=limit, grace_s=grace)  # fmt: skip
 
 
 def _way_back(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full: bool) -> None:

@@ -160,11 +160,17 @@ class Policies(Table):
     """Deadlines and rules. `on_drain_timeout` is decided before a drain begins; nothing is cut by default.
     `gateway_must` names what the gateway has to be able to do before a role is interrupted.
 
+    `extend` waits `drain_extend_s` more, once; `sever-stalled` cuts streams without a byte for `stalled_after_s`
+    and puts everything back when a live one is left. `first_byte_s` is how long a prompt may be read, or an
+    answer that is not streamed may take, before no byte at all is a stall too.
     `drill_max_age_days` is how old the last drill on the box may be when something is promoted, 0 = none is asked.
     """
 
     drain_timeout_s: Positive = 300
-    on_drain_timeout: Literal["abort", "sever"] = "abort"
+    on_drain_timeout: OnDrainTimeout = "abort"
+    drain_extend_s: Positive = 300
+    stalled_after_s: Positive = 60
+    first_byte_s: Positive = 900
     gpu_release_timeout_s: Positive = 120
     reserve_mib: NonNegative = 0
     require_qualified: bool = True

@@ -7,7 +7,7 @@ of its library. Every call has a deadline. All are synchronous; callers choose t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -21,6 +21,7 @@ from anvil_tui.core.box import (
     Gateway,
     GpuSnapshot,
     Host,
+    Request,
     SharedFile,
 )
 from anvil_tui.core.chat import ChatAnswer as ChatAnswer
@@ -167,8 +168,11 @@ class GatewayControl(Protocol):
     def would_interrupt(self) -> str:
         """What `install` would interrupt now, as a sentence; "" = nothing."""
 
-    def sever(self, backend: str) -> int:
-        """Cut every request in progress on one backend; returns how many were cut."""
+    def sever(self, backend: str, ids: Collection[str] | None = None) -> tuple[Request, ...]:
+        """Cut these requests of one backend, None = every one in progress; returns those that were cut.
+
+        One that has ended meanwhile is not cut and not returned. EffectFailed when one goes on after it was cut.
+        """
 
     def accept_key(self, key: str) -> None:
         """Take this client key, too: durable list, then process, then read back. Idempotent."""

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anvil_tui.core.errors import AnvilError, EffectFailed
+from anvil_tui.core.errors import AnvilError, EffectFailed, Stale
 from anvil_tui.core.journal import Outcome, Record
 from anvil_tui.core.plan import Step
 from anvil_tui.service.run import Run
@@ -110,11 +110,13 @@ class Executor:
     def _perform(self, step: Step) -> None:
         run, deed = self.run, self.deeds[step.deed]
         run.checkpoint(f"{step.name}:before")
+        run.fence()
         run.journal.append("intent", step.name, title=step.title, deadline_s=step.deadline_s)
         run.checkpoint(f"{step.name}:intended")
         run.deadline_s = run.box.clock.monotonic_s() + step.deadline_s
         seen = run.insist(step, lambda: deed.look(run, step))
         if seen is None:
+            run.fence()
             run.insist(step, lambda: deed.act(run, step))
             run.checkpoint(f"{step.name}:acted")
             seen = run.insist(step, lambda: deed.look(run, step))
@@ -125,6 +127,9 @@ class Executor:
         run.checkpoint(f"{step.name}:after")
 
     def _failed(self, step: Step, why: Exception) -> None:
+        """Written down, unless somebody else writes this journal by now: then this process ends here."""
+        if isinstance(why, Stale):
+            raise why
         data: Mapping[str, Any] = {"why": _say(why)}
         if not isinstance(why, AnvilError):
             data = {**data, "trace": traceback.format_exception(why)[-3:]}

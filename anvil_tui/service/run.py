@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anvil_tui.core.box import Container
-from anvil_tui.core.errors import AnvilError, EffectFailed, NotFound, Unreachable
+from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, NotFound, Stale, Unreachable
 from anvil_tui.core.plan import Plan, Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.world import OPERATION_LABEL
@@ -83,6 +83,18 @@ class Run:
                 said = True
                 self.stop_if_asked()
                 self.box.clock.sleep(0.5)
+
+    def fence(self) -> None:
+        """Stale when a newer operation, or a newer process of this one, has raised the record's generation."""
+        try:
+            newest = self.box.store.read().generation
+        except BadFile:
+            return  # proves nothing; what needs the record fails there, and a way back must not need it
+        if newest > self.generation:
+            raise Stale(
+                f"the box is of generation {newest}, {self.operation} here is {self.generation}: another process "
+                "has taken over, so this one stops where it is"
+            )
 
     def stop_if_asked(self) -> None:
         why = None if self.committed else self.interrupted()

@@ -42,58 +42,6 @@ def point(run: Run, step: Step) -> None:
     )
 
 
-# drain
-
-
-def undrained(box: Box, slot: str) -> str | None:
-    """What is still in flight on a slot; the gateway's count is the authority, unknown is not zero."""
-    backend = box.gateway.snapshot().backend(slot)
-    if backend is None or backend.in_flight is None:
-        return f"the gateway cannot tell what is in flight on {slot}"
-    if backend.in_flight:
-        oldest = "" if backend.oldest_s is None else f", oldest {backend.oldest_s:.0f} s"
-        return f"{backend.in_flight} in flight on {slot}{oldest}"
-    return None
-
-
-def drained(run: Run, step: Step) -> Seen | None:
-    return {"in_flight": 0} if undrained(run.box, step.args["slot"]) is None else None
-
-
-def drain(run: Run, step: Step) -> None:
-    limit = run.box.clock.monotonic_s() + step.args["timeout_s"]
-
-    def ask() -> str | None:
-        left = undrained(run.box, step.args["slot"])
-        if left and run.box.clock.monotonic_s() >= limit:
-            if not step.args["sever"]:
-                raise EffectFailed(f"drain_timeout: {left} after {step.args['timeout_s']} s; nothing was cut")
-            cut = run.controls.gateway.sever(step.args["slot"])
-            run.note(step, f"severed {cut} requests after {step.args['timeout_s']} s: {left}")
-        return left
-
-    run.wait(step, ask)
-
-
-def retired(run: Run, step: Step) -> Seen | None:
-    if "left-running" in run.memory:
-        return {"left_running": run.memory["left-running"]}
-    found = run.container(step.args)
-    return None if found and found.running else {"container": step.args["container"]}
-
-
-def retire(run: Run, step: Step) -> None:
-    """Let the former incumbent finish. One that does not finish in time is left running and listed."""
-    limit = run.box.clock.monotonic_s() + step.args["timeout_s"]
-    while left := undrained(run.box, step.args["slot"]):
-        if run.box.clock.monotonic_s() >= limit:
-            run.memory["left-running"] = left
-            run.residue.append(f"container {step.args['container'][:12]} still runs: {left}; `unload` it later")
-            return
-        run.box.clock.sleep(0.1)
-    stop(run, step)
-
-
 # ready
 
 

@@ -10,7 +10,7 @@ import builtins
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from anvil_tui.core.box import (
     GpuGrant,
     GpuProcess,
     GpuSnapshot,
+    Request,
 )
 from anvil_tui.core.credentials import Proof
 from anvil_tui.core.errors import EffectFailed, NotFound, Refused, Unreachable
@@ -86,10 +87,14 @@ SMALL = Suite.model_validate(
 
 
 class Clock:
-    """Time moves only by sleeping."""
+    """Time moves only by sleeping. `later` holds what happens when it comes to a time."""
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.later: list[tuple[float, Callable[[], object]]] = []
+
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
+        self.later.append((self.now + seconds, do))
 
     def monotonic_s(self) -> float:
         return self.now
@@ -99,6 +104,10 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+        due = [each for each in self.later if each[0] <= self.now]
+        self.later = [each for each in self.later if each not in due]
+        for _, do in due:
+            do()
 
 
 class Docker:
@@ -184,6 +193,7 @@ class Gate_:
         self.live = dict(self.file)
         self.generation = 0
         self.in_flight: dict[str, int | None] = dict.fromkeys(ports, 0)
+        self.requests: dict[str, list[Request]] = {}
         self.severed: list[str] = []
         self.silent_calls = 0
         self.history: list[dict[str, str]] = []
@@ -193,7 +203,9 @@ class Gate_:
             self.silent_calls -= 1
             raise Unreachable("gateway", "connection refused")
         backends = tuple(Backend(n, f"127.0.0.1:{p}", self.in_flight[n]) for n, p in self.ports.items())
-        return Gateway(dict(self.live), backends, 0, self.generation, self.file == self.live)
+        known = [b.name for b in backends if b.in_flight is not None]
+        requests = tuple(r for n in known for r in self.listed(n)) if len(known) == len(backends) else None
+        return Gateway(dict(self.live), backends, 0, self.generation, self.file == self.live, requests=requests)
 
     def point(self, targets: Mapping[str, str], generation: int, checkpoint: Callable[[str], None]) -> None:
         assert generation >= self.generation, "a stale actor reached the gateway"
@@ -224,7 +236,8 @@ class Gate_:
 
     def listed(self, backend: str) -> list[Request]:
         """The requests a test gave, else as many flowing ones as are counted."""
-        flowing = [Request(f"{backend}-{n}", backend, 9.0, 9_000, 0.1) for n in range(self.in_flight[backend] or 0)]
+        many = self.in_flight[backend] or 0
+        flowing = [Request(f"{backend}-{n}", backend, 9.0, 9_000, 0.1) for n in range(many)]
         return self.requests.get(backend, flowing)
 
     def accept_key(self, key: str) -> None:
@@ -251,6 +264,7 @@ class World:
         self.silent: set[str] = set()
         self.dead_aliases: set[str] = set()
         self.slow_answers = 0
+        self.counts: dict[int, tuple[int | None, int | None]] = {}
         self.pids: dict[int, str] = {}
         self.files = Files()
         self.strangers: dict[int, int] = {}
@@ -286,7 +300,8 @@ class World:
             return Engine("llamacpp", "refused")
         name = found.labels["anvil.recipe"]
         served = "someone-else" if name in self.wrong_identity else name
-        return Engine("llamacpp", "ready", served=(served,), context_tokens=2048)
+        running, waiting = self.counts.get(port, (None, None))
+        return Engine("llamacpp", "ready", served=(served,), context_tokens=2048, running=running, waiting=waiting)
 
     def _gpu(self) -> Gpu:
         """One card; a running serve whose recipe selects it holds it as a process with its need."""

@@ -227,8 +227,8 @@ def test_an_unknown_count_is_not_zero(full: World) -> None:
 
 def test_sever_cuts_only_when_asked(full: World) -> None:
     full.gate.in_flight["primary-a"] = 2
-    assert full.do("drain", role="primary", sever=True) == "done"
-    assert full.gate.severed == ["primary-a"]
+    assert full.do("drain", role="primary", on_timeout="sever") == "done"
+    assert full.gate.severed == ["primary-a-0", "primary-a-1"]
 
 
 def test_a_serve_that_does_not_finish_after_a_promotion_is_left_running_and_listed(spare: World) -> None:

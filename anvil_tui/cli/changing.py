@@ -82,6 +82,7 @@ def plan_lines(made: Plan) -> list[str]:
     lines += [f"  {name:11}{text}" for name, text in rows if text]
     lines += [f"  {n:2}. {s.name:15} {s.title}" for n, s in enumerate(made.steps, 1)]
     lines += [f"  back {s.name.removeprefix('undo:'):15} {s.title}" for s in made.undo_steps]
+    lines += [f"  {line}" for text in made.details for line in text.splitlines()]
     lines += [f"  warning: {w}" for w in made.warnings]
     lines += [f"  REFUSED: {r}" for r in made.refusals]
     return lines

@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 Verbs = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Add = Callable[[str, str], argparse.ArgumentParser]
 
 
 def _verb(verbs: Verbs, name: str, text: str, module: str, function: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
@@ -115,6 +116,7 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     drain.add_argument("role")
     _drain_options(drain)
     add("readmit", "let requests through again").add_argument("role")
+    _add_clients(verbs, add)
     promote = add("promote", "make a recipe the role's serve")
     promote.add_argument("recipe")
     promote.add_argument("--role", default="")
@@ -123,6 +125,16 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     rollback = add("rollback", "return to the exact retained serve")
     rollback.add_argument("--role", default="")
     _drain_options(rollback)
+
+
+def _add_clients(verbs: Verbs, add: Add) -> None:  # type: ignore[valid-type]
+    clients = _verb(verbs, "clients", "list, preview: what clients believe against what serves", "clients", "clients")
+    clients.add_argument("action", choices=("list", "preview"), nargs="?", default="list")
+    clients.add_argument("client", nargs="?", default="", metavar="NAME")
+    apply = add("apply", "write what serves into a client's catalog, with a copy of what was there")
+    which = apply.add_mutually_exclusive_group(required=True)
+    which.add_argument("target", nargs="?", default="", metavar="CLIENT")
+    which.add_argument("--all", action="store_const", const="", dest="target", help="every client")
 
 
 def _add_comparing(verbs: Verbs) -> None:  # type: ignore[valid-type]

@@ -55,6 +55,7 @@ def patch(where: str, raw: bytes, form: Format, wanted: Iterable[tuple[Path, Val
     expected = copy.deepcopy(data)
     differences = []
     for path, value in wanted:
+        value = _env_text(where, path, value) if form == "env" else value  # an env file holds texts only
         has = get(where, expected, path)
         if _same(has, value):
             continue
@@ -67,6 +68,11 @@ def patch(where: str, raw: bytes, form: Format, wanted: Iterable[tuple[Path, Val
         raise BadFile(where, f"setting {differences[0].key} would change other values; edit it by hand")
     new = text.encode()
     return Patched(raw if new == body else raw[: len(raw) - len(body)] + new, tuple(differences))
+
+
+def value_of(where: str, raw: bytes, form: Format, path: Path) -> Any:
+    """What the file holds at a path, or ABSENT. BadFile when it cannot be read as that format."""
+    return get(where, _parsed(where, _decoded(where, raw), form), path)
 
 
 def preview(where: str, before: bytes, after: bytes, form: Format, secrets: Iterable[str] = ()) -> str:
@@ -177,7 +183,7 @@ def _quote(written: str) -> str:
 def _set_env(where: str, text: str, path: Path, value: Value) -> str:
     if len(path) != 1 or not isinstance(path[0], str) or not re.fullmatch(r"[A-Za-z_]\w*", path[0]):
         raise BadFile(where, "an env file has plain names only", key=path_text(path))
-    name, plain = path[0], _env_text(where, path[0], value)
+    name, plain = path[0], _env_text(where, path, value)
     line = next((m for m in _ENV_LINE.finditer(text) if m[2] == name), None)
     quote = _quote(line[4]) if line else ""
     if not quote and not re.fullmatch(r"[\w.,:/@%+=~^-]*", plain):
@@ -194,7 +200,8 @@ def _set_env(where: str, text: str, path: Path, value: Value) -> str:
     return f"{text}{gap}{name}={written}{end}"
 
 
-def _env_text(where: str, name: str, value: Value) -> str:
+def _env_text(where: str, path: Path, value: Value) -> str:
+    name = path_text(path)
     if isinstance(value, list):
         raise BadFile(where, "an env file holds no lists", key=name)
     plain = str(value).lower() if isinstance(value, bool) else str(value)

@@ -68,6 +68,7 @@ class Draft:
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     gate_rows: list[Mapping[str, Any]] = field(default_factory=list)
+    details: tuple[str, ...] = ()
     rests_on: dict[str, Any] = field(default_factory=dict)
 
     # what the plan rests on
@@ -362,7 +363,7 @@ class Draft:
         return Plan(
             self.intent, self.title, tuple(self.steps), tuple(self.undo), facts, self.interrupts, self.outage,
             self.rollback, self.on_failure, self.memory, word, tuple(self.refusals), tuple(self.warnings),
-            tuple(self.gate_rows),
+            tuple(self.gate_rows), self.details,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from anvil_tui.core.box import Container, Gateway, GpuSnapshot, Host
+from anvil_tui.core.clients import Catalog
 from anvil_tui.core.errors import NotFound, Refused
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.loads import MeasuredLoad
@@ -46,6 +47,7 @@ class Facts:
     pids: Mapping[int, str] = field(default_factory=dict)
     clients: tuple[ClientState, ...] = ()
     credentials: tuple[CredentialState, ...] = ()
+    catalogs: tuple[Catalog, ...] = ()
 
     def recipe(self, recipe_id: str) -> Recipe:
         if recipe_id in self.recipes:

@@ -18,7 +18,7 @@ Verb = Literal[
     "load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "drill", "rotate", "apply",
     "remove",
 ]  # fmt: skip
-VERBS: tuple[Verb, ...] = ("load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback")
+VERBS: tuple[Verb, ...] = ("load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "apply")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ class Plan:
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     gates: tuple[Mapping[str, Any], ...] = ()
+    details: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from anvil_tui.core.apply import plan_apply
 from anvil_tui.core.credentials import unproven, why_not_usable
 from anvil_tui.core.draft import Draft
 from anvil_tui.core.facts import Facts, alias_text
@@ -218,4 +219,5 @@ _PLANS: Mapping[str, Callable[[Draft], None]] = {
     "readmit": _readmit,
     "promote": plan_promote,
     "rollback": plan_rollback,
+    "apply": plan_apply,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anvil_tui.core.apply import tell_clients
 from anvil_tui.core.draft import Candidate, Draft
 from anvil_tui.core.facts import alias_text
 from anvil_tui.core.gates import Suite
@@ -36,6 +37,7 @@ def plan_promote(d: Draft) -> None:
     ladder = d.ladder(role)
     after = (old.container_id, *(x for x in ladder if x != old.container_id)) if old else ladder
     _switch(d, role, old, candidate, suite, [x for x in after if not kept or x != kept.container_id])
+    tell_clients(d, role.name)
 
 
 def plan_rollback(d: Draft) -> None:
@@ -57,6 +59,7 @@ def plan_rollback(d: Draft) -> None:
         d.refuse(f"container {back.container_id[:12]} runs image {seen.image_id[:19]}, not {back.image_id[:19]}")
     candidate = Candidate(recipe, role, back.slot, back.port, back, d.facts.running(back))
     _switch(d, role, old, candidate, suite, ladder[1:])
+    tell_clients(d, role.name)
 
 
 def _rollback_exists(d: Draft, old: ServeRecord | None) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from anvil_tui.core.clients import Client
 from anvil_tui.core.recipe import NonNegative, PathText, Positive, Slug, Table, matching
 from anvil_tui.core.secrets import SecretRef
 
@@ -179,6 +180,12 @@ class Policies(Table):
     drill_max_age_days: NonNegative = 0
 
 
+class Storage(Table):
+    """`caches` are model caches (folders with `models--ORG--NAME` in them) beside those that recipes mount."""
+
+    caches: tuple[PathText, ...] = ()
+
+
 class Workspace(Table):
     """The whole of anvil.toml."""
 
@@ -190,6 +197,8 @@ class Workspace(Table):
     policies: Policies = Policies()
     credentials: tuple[NamedCredential, ...] = ()
     roles: tuple[Role, ...]
+    clients: tuple[Client, ...] = ()
+    storage: Storage = Storage()
 
     @model_validator(mode="after")
     def _distinct(self) -> Workspace:
@@ -201,6 +210,12 @@ class Workspace(Table):
             if (kind, value) in seen:
                 problems.append(f"{key} {kind} {value} is used twice (also {seen[kind, value]})")
             seen.setdefault((kind, value), key)
+        roles = {r.name: r.aliases for r in self.roles}
+        for n, client in enumerate(self.clients):
+            if client.role not in roles:
+                problems.append(f"clients[{n}].role {client.role} is no role (have: {', '.join(roles)})")
+            strange = [a for a in client.aliases if a not in roles.get(client.role, client.aliases)]
+            problems += [f"clients[{n}].aliases {alias} is no alias of {client.role}" for alias in strange]
         problems += [
             f"credentials[{n}].ref {c.ref} is none of gateway.client_keys"
             for n, c in enumerate(self.credentials)
@@ -218,6 +233,8 @@ class Workspace(Table):
         for n, made in enumerate(self.credentials):
             yield f"credentials[{n}].name", "name", made.name
             yield f"credentials[{n}].ref", "named reference", made.ref
+        for n, client in enumerate(self.clients):
+            yield f"clients[{n}].name", "client", client.name
         for r, role in enumerate(self.roles):
             yield f"roles[{r}].name", "role", role.name
             for a, alias in enumerate(role.aliases):

@@ -15,6 +15,7 @@ from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.routing import private
 from anvil_tui.core.secrets import Secret
 from anvil_tui.service.box import Box, engine_url
+from anvil_tui.service.clients import with_catalogs, with_catalogs_after
 from anvil_tui.service.credentials import found_or_why, inspect
 from anvil_tui.service.gates.session import GateTarget
 
@@ -77,7 +78,11 @@ def plan(box: Box, intent: Intent, facts: Facts | None = None) -> Plan:
 
 
 Enrich = Callable[[Box, Intent, Facts], Facts]
-ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {}
+ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {
+    "promote": (with_catalogs_after,),
+    "rollback": (with_catalogs_after,),
+    "apply": (with_catalogs,),
+}
 """What a plan rests on beside the facts that every plan needs; slow to read, so read for these verbs only."""
 
 

@@ -11,6 +11,7 @@ from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
+from anvil_tui.service.client_deeds import CLIENT_DEEDS
 from anvil_tui.service.credentials import refused_now, wait_for_key
 from anvil_tui.service.deeds import DEEDS, Deed, Seen, process_gone, unless_running
 from anvil_tui.service.draining import drain, drained, retire, retired
@@ -166,6 +167,7 @@ def all_deeds() -> dict[str, Deed]:
         "ready": Deed(proven, wait_ready),
         "gates": Deed(gates_passed, run_gates),
         "verify": Deed(verified, verify),
+        **CLIENT_DEEDS,
     }
 
 

@@ -16,7 +16,7 @@ from anvil_tui.ui import policies
 from anvil_tui.ui.policies import Target
 
 Tier = Literal["read", "reversible", "traffic"]
-Kind = Literal["none", "serve", "suite", "role", "recipe", "operation"]
+Kind = Literal["none", "serve", "suite", "role", "recipe", "operation", "client"]
 Policy = Callable[[World, Target], str | None]
 Make = Callable[[Target], Intent]
 
@@ -106,6 +106,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "serve.unload", "unload", ("x",), "Stop the selected serve; its container is kept",
         "traffic", "serve", policies.unload, lambda t: Intent("unload", container_id=t.serve),
+    ),
+    Action(
+        "client.apply", "apply", ("A",), "Write what serves into the catalogs of clients",
+        "reversible", "client", policies.apply, lambda t: Intent("apply", target=t.target),
     ),
     Action(
         "operation.pause", "pause", ("w",), "Hold the gates before their next request; the lease stays held",

@@ -14,13 +14,17 @@ from anvil_tui.ui.text import literal, short_id
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a deed is aimed at, frozen when the key is pressed. `recipe` "" = not chosen yet."""
+    """What a deed is aimed at, frozen when the key is pressed. `recipe` "" = not chosen yet.
+
+    `target` names a client, "" = all of them.
+    """
 
     serve: str = ""
     role: str = ""
     recipe: str = ""
     operation: str = ""
     suite: str = ""
+    target: str = ""
 
 
 def _writable(world: World) -> str | None:
@@ -163,6 +167,16 @@ def rollback(world: World, target: Target) -> str | None:
         return f"{target.role} has no rollback yet: the next promotion keeps one"
     missing = literal(", ".join(way_back.missing))
     return None if way_back.ready else f"the rollback of {target.role} is not ready, missing: {missing}"
+
+
+def apply(world: World, target: Target) -> str | None:
+    closed = _free(world)
+    if closed:
+        return closed
+    if not world.workspace.clients:
+        return "no client is known: [[clients]] of anvil.toml names them"
+    looked = [c for c in world.clients if target.target in ("", c.name)]
+    return "every client is converged" if looked and all(c.state == "converged" for c in looked) else None
 
 
 def _operation(world: World, target: Target, states: tuple[str, ...], nothing: str) -> str | None:

@@ -182,6 +182,7 @@ def test_bad_toml_names_its_line() -> None:
         (b"A=1", {"B": "2"}, b"A=1\nB=2\n"),
         (b"", {"B": "2"}, b"B=2\n"),
         (b"A=\nB=x\n", {"A": "v"}, b"A=v\nB=x\n"),
+        (b"A=5\n", {"A": 5, "B": True, "C": 393216}, b"A=5\nB=true\nC=393216\n"),
     ],
 )
 def test_env_layout(raw: bytes, entries: dict[str, Value], after: bytes) -> None:

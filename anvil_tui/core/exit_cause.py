@@ -12,7 +12,7 @@ from anvil_tui.core.start_failure import daemon_cause
 from anvil_tui.core.times import parse_time
 
 _SIGNALS = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 139: "SIGSEGV"}
-_STOPS = frozenset({"stop", "stop-incumbent", "stop-candidate", "retire", "remove"})
+_STOPS = frozenset({"stop", "stop-incumbent", "stop-candidate", "stop-home", "retire", "remove"})
 # The journal's stamp and the daemon's come from one clock, but not at the same moment.
 _SLACK = timedelta(seconds=5)
 

@@ -52,7 +52,8 @@ class StepView:
 @dataclass(frozen=True, slots=True)
 class GateView:
     """`verdict` is `pending` or `running` before there is one. `recipe` is whose serve it judges; `rows` are the
-    lane rows that are complete so far, `started_at` is when it began last."""
+    lane rows that are complete so far, `started_at` is when it began last. `step` is what runs it: a drill runs
+    the gates of two serves."""
 
     id: str
     kind: str
@@ -64,6 +65,7 @@ class GateView:
     recipe: str = ""
     rows: tuple[LaneRow, ...] = ()
     started_at: str = ""
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ def _begun(record: Record) -> OperationView:
     d = record.data
     steps = tuple(StepView(s["name"], s["title"], deadline_s=s.get("deadline_s")) for s in d["steps"])
     gates = tuple(
-        GateView(g["id"], g["kind"], of=g.get("of", 0), recipe=g.get("recipe", "")) for g in d.get("gates", ())
+        GateView(g["id"], g["kind"], of=g.get("of", 0), recipe=g.get("recipe", ""), step=g.get("step", ""))
+        for g in d.get("gates", ())
     )
     return OperationView(
         d["op"], d["kind"], d["target"], d.get("plan_hash", ""), d.get("role", ""), record.at,
@@ -157,10 +160,12 @@ def _next(view: OperationView, record: Record) -> OperationView:
         case "note" | "progress":
             changed = replace(view, last_note=str(d.get("text", "")), paused=bool(d.get("paused", view.paused)))
             if "pid" in d:  # somebody took it up again: what ended it before is no end
-                changed = replace(changed, pid=d["pid"], outcome=None, ended_at=None, why="", residue=())
+                changed = replace(
+                    changed, pid=d["pid"], outcome=None, ended_at=None, why="", residue=(), paused=False
+                )
             return _with_note(changed, record.step, str(d.get("text", ""))) if record.step else changed
         case "gate":
-            return _with_gate(view, d, record.at)
+            return _with_gate(view, record)
         case "decide":
             return replace(view, decision=d["way"], decision_why=str(d.get("why", "")))
         case "end":
@@ -194,16 +199,18 @@ def _with_note(view: OperationView, step: str, text: str) -> OperationView:
     return replace(view, steps=steps, undo_steps=undo)
 
 
-def _with_gate(view: OperationView, d: Mapping[str, Any], at: str) -> OperationView:
-    old = next((g for g in view.gates if g.id == d["id"]), GateView(d["id"], d.get("kind", "")))
+def _with_gate(view: OperationView, record: Record) -> OperationView:
+    d = record.data
+    mine = [g for g in view.gates if g.id == d["id"] and (not record.step or g.step in ("", record.step))]
+    old = mine[0] if mine else GateView(d["id"], d.get("kind", ""), step=record.step)
     new = replace(
         old, kind=d.get("kind", old.kind), verdict=d.get("verdict", "running"), done=d.get("done", old.done),
         of=d.get("of", old.of), reason=d.get("reason", ""), elapsed_s=d.get("elapsed_s"),
-        rows=_rows(old.rows, d), started_at=at if _begins(d) else old.started_at,
+        rows=_rows(old.rows, d), started_at=record.at if _begins(d) else old.started_at,
     )  # fmt: skip
-    if all(g.id != new.id for g in view.gates):
+    if not mine:
         return replace(view, gates=(*view.gates, new))
-    return replace(view, gates=tuple(new if g.id == new.id else g for g in view.gates))
+    return replace(view, gates=tuple(new if g is old else g for g in view.gates))
 
 
 def _rows(have: tuple[LaneRow, ...], d: Mapping[str, Any]) -> tuple[LaneRow, ...]:

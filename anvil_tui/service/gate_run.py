@@ -34,7 +34,7 @@ _RESULTS = TypeAdapter(list[GateResult])
 
 
 def gates_passed(run: Run, step: Step) -> Seen | None:
-    return run.memory.get("gates")
+    return run.memory.get(step.name)
 
 
 def run_gates(run: Run, step: Step) -> None:
@@ -56,7 +56,7 @@ def run_gates(run: Run, step: Step) -> None:
     suite, left_out = suite.for_recipe(recipe)
 
     def on_event(event: GateProgress | GateResult) -> None:
-        run.journal.append("gate", **_record(event))
+        run.journal.append("gate", step.name, **_record(event))
         if isinstance(event, GateResult) and event.verdict in _FINAL and event.gate not in kept:
             made.append(event)
             _keep(run, under_test, made, watch)
@@ -73,7 +73,7 @@ def run_gates(run: Run, step: Step) -> None:
     run.stop_if_asked()
     if not suite_passed(results):
         raise EffectFailed(why_not_passed(suite.id, results))
-    run.memory["gates"] = {"suite": suite.id, "passed": len(results)}
+    run.memory[step.name] = {"suite": suite.id, "passed": len(results)}
 
 
 def _keep_evidence(run: Run, basis: Basis, results: tuple[GateResult, ...], notes: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anvil_tui.core.clients import words as client_words
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.ownership import card_label, needed_by, owner_text, sight_of, unreturned_mib
 from anvil_tui.core.world import Phase, RoleRecord, Serve, World
@@ -17,6 +18,7 @@ def problems(world: World) -> Iterator[str]:
     yield from _sources(world)
     yield from _gpus(world)
     yield from _owners(world)
+    yield from _clients(world)
     yield from (f"{f.path}: {f.error}" for f in world.recipes if f.error)
 
 
@@ -130,6 +132,16 @@ def evicted_text(held: RoleRecord) -> str:
         f"{held.name}: nothing serves it: its serve was evicted for {held.evicted_for}; "
         f"`rollback --role {held.name}` returns it when there is room"
     )
+
+
+def _clients(world: World) -> Iterator[str]:
+    """Catalogs that do not say what serves. Not while an operation works: its end tells."""
+    if not world.lease:
+        for c in world.clients:
+            if c.state == "drift":
+                yield f"{client_words(c)}: `apply {c.name}` writes what serves"
+            elif c.state not in ("converged", "unknown"):
+                yield client_words(c)
 
 
 def _owners(world: World) -> Iterator[str]:

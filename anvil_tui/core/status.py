@@ -45,6 +45,7 @@ def status_json(world: World) -> dict[str, Any]:
         "operations": [{**asdict(o), "state": o.state} for o in world.operations[-5:]],
         "recipes": {"usable": sum(f.recipe is not None for f in world.recipes), "errors": _recipe_errors(world)},
         "qualified": {name: asdict(h) for name, h in sorted(world.qualified.items())},
+        "clients": [asdict(c) for c in world.clients],
         "problems": list(world.problems),
     }
 
@@ -97,6 +98,8 @@ def status_lines(world: World) -> list[str]:
     lines += _section("Gateway", _gateway(world))
     lines += _section("Serves", _serves(world))
     lines += _section("Rollback", _rollbacks(world))
+    if world.workspace.clients:
+        lines += _section("Clients", _clients(world))
     lines += _section("Qualified", _qualified(world))
     lines += _section("Problems", iter(world.problems or ("none",)))
     return [clean(line, 400) for line in lines]
@@ -244,6 +247,14 @@ def _qualified(world: World) -> Iterator[str]:
     never = sum(h.state == "never" for h in world.qualified.values())
     if never:
         yield f"{never} recipes never qualified"
+
+
+def _clients(world: World) -> Iterator[str]:
+    if not world.clients:
+        yield "not looked at"
+    for c in world.clients:
+        said = "; ".join((*c.differences, *([c.why] if c.why else [])))
+        yield f"{c.name} {c.state} {c.where}" + (f": {said}" if said else "")
 
 
 def _rollbacks(world: World) -> Iterator[str]:

@@ -15,10 +15,11 @@ from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.ownership import gpu_pids
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.standing import DrillRecord
+from anvil_tui.core.standing import ClientState, DrillRecord
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import BoxRecord, Lease, LogView, RecipeFile, World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader, GatewayReader, GpuReader, HostReader
+from anvil_tui.service.clients import client_states
 from anvil_tui.service.engine_probe import ENGINE_S, EngineProbe
 from anvil_tui.service.log_follow import LogFollow
 from anvil_tui.service.loop import Loop
@@ -34,6 +35,7 @@ HOST_S, CONTAINERS_S, GATEWAY_S = 5.0, 2.0, 1.0
 JOURNAL_S, FILES_S, IMAGES_S, EVIDENCE_S = 0.5, 2.0, 15.0, 15.0
 STOP_S = 1.8
 FIRST_GPU_S = 10.0
+CLIENTS_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Sources:
     pids: Callable[[Iterable[int]], Mapping[int, str]] = lambda pids: {}
     drills: Callable[[], tuple[DrillRecord, ...]] = lambda: ()
     evidence: Callable[[World], Mapping[str, object]] = lambda world: {}
+    clients: Callable[[World], tuple[ClientState, ...]] = lambda world: ()
 
     @classmethod
     def of(cls, box: Box) -> Sources:
@@ -64,6 +67,7 @@ class Sources:
             record=box.store.read, stored=box.store.kept_recipes, operations=box.operations.views,
             lease=box.lease.holder, recipes=box.recipes, suites=lambda: tuple(s.id for s in box.suites()),
             waivers=box.store.waivers, loads=box.store.loads, pids=box.host.containers_of, drills=box.store.drills,
+            clients=client_states(box),
             evidence=evidence_of(box),
         )  # fmt: skip
 
@@ -97,6 +101,7 @@ class Probes:
                 ("files", FILES_S, self._files),
                 ("images", IMAGES_S, self._images),
                 ("evidence", EVIDENCE_S, self._evidence),
+                ("clients", CLIENTS_S, self._clients),
             )
         }
 
@@ -132,6 +137,7 @@ class Probes:
             self._clock.sleep(0.02)
         self._gpus()
         self._evidence()
+        self._clients()
         return self.store.world
 
     def follow(self, container_id: str | None) -> None:
@@ -228,7 +234,7 @@ class Probes:
         self._complain("operations", "")
         before = self.store.world
         if lease != before.lease or _ended(views) != _ended(before.operations):
-            self.poke("containers", "gateway", "files", "evidence")
+            self.poke("containers", "gateway", "files", "evidence", "clients")
         self.store.update(operations=views, lease=lease)
         return True
 
@@ -280,6 +286,11 @@ class Probes:
         self.store.update(**fields)
         return True
 
+    def _clients(self) -> bool:
+        """Clients' own files against what serves; other hosts are asked at once, each within its deadline."""
+        self.store.update(clients=self._src.clients(self.store.world))
+        return True
+
     def _tend_engines(self) -> None:
         """One cadence for each running serve: an engine that answers slowly delays no other."""
         wanted = self._engine.seated()
@@ -296,7 +307,19 @@ class Probes:
             self._engine.forget(wanted)
 
     def _guarded_engine(self, container_id: str) -> Callable[[], bool]:
-        return self._guarded(f"engine {container_id[:12]}", lambda: self._engine.read(container_id))
+        return self._guarded(f"engine {container_id[:12]}", lambda: self._one_engine(container_id))
+
+    def _one_engine(self, container_id: str) -> bool:
+        """An engine that begins or ends to answer changes what clients are compared with."""
+        before = self._answers(container_id)
+        good = self._engine.read(container_id)
+        if self._answers(container_id) != before:
+            self.poke("clients")
+        return good
+
+    def _answers(self, container_id: str) -> bool:
+        reading = self.store.world.engines.get(container_id)
+        return bool(reading and reading.ok and reading.value and reading.value.http == "ready")
 
 
 def _ended(views: tuple[OperationView, ...]) -> list[tuple[str, int, object]]:

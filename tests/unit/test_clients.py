@@ -15,7 +15,15 @@ from pydantic import ValidationError
 from anvil_tui.core.box import Engine
 from anvil_tui.core.clients import Client, compared, promised, serving
 from anvil_tui.core.errors import NoCredential, Refused, Unreachable
+from anvil_tui.core.reading import Reading
 from anvil_tui.core.routing import Way
+from anvil_tui.core.serves import derive
+from anvil_tui.core.standing import ClientState
+from anvil_tui.core.status import status_json, status_lines
+from anvil_tui.service.clients import client_states
+from anvil_tui.ui import policies
+from anvil_tui.ui.policies import Target
+from tests.support import worlds
 from tests.support.membox import World, recipe
 
 CONTEXT, OUTPUT = "models[id={alias}].contextWindow", "models[id={alias}].maxTokens"
@@ -270,6 +278,45 @@ def test_a_promotion_says_before_and_after_which_catalogs_are_wrong(world: World
     assert far.startswith("client far is not converged: no credential")
     assert world.do("rollback") == "done"
     assert [r for r in residue(world) if "client pi" in r] == []
+
+
+def test_a_drift_is_a_problem_with_its_remedy_and_stands_in_status() -> None:
+    drift = ClientState("pi", "~/m.json", "drift", ("m[id=x].ctx: has 524,288, serves 393,216", "two"), "", AT)
+    states = (
+        drift, ClientState("far", "mini:~/m.json", "no-credential", (), "ssh mini: no credential: denied", AT),
+        ClientState("ok", "a", "converged", (), "", AT), ClientState("new", "b", "unknown", (), "not read"),
+    )  # fmt: skip
+    calm = worlds.calm()
+    settings = calm.workspace.model_copy(update={"clients": (client("pi"),)})
+    world = derive(dataclasses.replace(calm, clients=states, workspace=settings))
+    assert [p for p in world.problems if p.startswith("client ")] == [
+        "client pi drifts: m[id=x].ctx: has 524,288, serves 393,216 (and 1 more): `apply pi` writes what serves",
+        "client far is not converged: no credential: ssh mini: no credential: denied",
+    ]
+    assert [c["state"] for c in status_json(world)["clients"]] == [
+        "drift",
+        "no-credential",
+        "converged",
+        "unknown",
+    ]
+    page = "\n".join(status_lines(world))
+    assert "pi drift ~/m.json: m[id=x].ctx: has 524,288, serves 393,216; two" in page
+    assert policies.apply(world, Target(target="ok")) == "every client is converged"
+    assert policies.apply(world, Target()) is None
+    assert "no client is known" in str(policies.apply(calm, Target()))
+
+
+def test_the_standing_reading_takes_what_serves_from_the_world(world: World) -> None:
+    record = world.box.store.read()
+    serve = record.serve_in("primary")
+    assert serve
+    seen = dataclasses.replace(
+        worlds.calm(), record=record, stored=world.box.store.kept_recipes(), workspace=world.box.workspace,
+        engines={serve.container_id: Reading.known(ENGINE, 0.0, "engine")},
+    )  # fmt: skip
+    assert [c.state for c in client_states(world.box)(seen)] == ["drift"]
+    silent = dataclasses.replace(seen, engines={serve.container_id: Reading.error("refused", 0.0, "engine")})
+    assert [c.state for c in client_states(world.box)(silent)] == ["unknown"]
 
 
 def test_an_unknown_client_is_named(world: World) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from anvil_tui import __version__
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(metavar="VERB", title="headless verbs")
     _add_reading(verbs)
     _add_changing(verbs)
+    _add_clients(verbs)
     _add_waive(verbs)
     _add_comparing(verbs)
     _add_operations(verbs)
@@ -63,7 +65,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 Verbs = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Add = Callable[[str, str], argparse.ArgumentParser]
 
 
 def _verb(verbs: Verbs, name: str, text: str, module: str, function: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
@@ -93,15 +94,17 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     dossier.add_argument("--markdown", action="store_true", help="as a document")
 
 
-def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
-    def add(name: str, text: str) -> argparse.ArgumentParser:
-        made = _verb(verbs, name, text, "changing", "change")
-        made.add_argument("--plan", metavar="HASH", help="run exactly this plan")
-        made.add_argument("--yes", action="store_true", help="run the plan without asking")
-        made.add_argument("--reason", default="", help="kept in the journal")
-        made.set_defaults(verb=name)
-        return made
+def _change(verbs: Verbs, name: str, text: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
+    made = _verb(verbs, name, text, "changing", "change")
+    made.add_argument("--plan", metavar="HASH", help="run exactly this plan")
+    made.add_argument("--yes", action="store_true", help="run the plan without asking")
+    made.add_argument("--reason", default="", help="kept in the journal")
+    made.set_defaults(verb=name)
+    return made
 
+
+def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    add = partial(_change, verbs)
     load = add("load", "start a recipe beside what runs")
     load.add_argument("recipe")
     load.add_argument("--role", default="")
@@ -116,7 +119,6 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     drain.add_argument("role")
     _drain_options(drain)
     add("readmit", "let requests through again").add_argument("role")
-    _add_clients(verbs, add)
     promote = add("promote", "make a recipe the role's serve")
     promote.add_argument("recipe")
     promote.add_argument("--role", default="")
@@ -127,11 +129,11 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     _drain_options(rollback)
 
 
-def _add_clients(verbs: Verbs, add: Add) -> None:  # type: ignore[valid-type]
+def _add_clients(verbs: Verbs) -> None:  # type: ignore[valid-type]
     clients = _verb(verbs, "clients", "list, preview: what clients believe against what serves", "clients", "clients")
     clients.add_argument("action", choices=("list", "preview"), nargs="?", default="list")
     clients.add_argument("client", nargs="?", default="", metavar="NAME")
-    apply = add("apply", "write what serves into a client's catalog, with a copy of what was there")
+    apply = _change(verbs, "apply", "write what serves into a client's catalog, with a copy of what was there")
     which = apply.add_mutually_exclusive_group(required=True)
     which.add_argument("target", nargs="?", default="", metavar="CLIENT")
     which.add_argument("--all", action="store_const", const="", dest="target", help="every client")

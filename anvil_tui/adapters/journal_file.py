@@ -19,9 +19,10 @@ from typing import Any
 from anvil_tui.adapters.files import write_atomic
 from anvil_tui.core.errors import BadFile, EffectFailed, NotFound
 from anvil_tui.core.journal import JOURNAL_VERSION, OperationView, Record, RecordKind, fold
-from anvil_tui.core.redact import redact_values
+from anvil_tui.core.redact import redact, redact_values
 
 Redact = Callable[[str], str]
+STAGED = "staged.json"
 
 
 class JournalFile:
@@ -150,7 +151,26 @@ class OperationFolders:
         return plan
 
     def journal(self, operation: str) -> JournalFile:
-        return JournalFile(self._folder(operation) / "journal.ndjson", self._redact)
+        return JournalFile(self._folder(operation) / "journal.ndjson", lambda text: self._safe(operation, text))
+
+    def stage(self, operation: str, values: Mapping[str, str]) -> None:
+        write_atomic(self._folder(operation) / STAGED, json.dumps(dict(values)), 0o600)
+
+    def staged(self, operation: str) -> Mapping[str, str]:
+        try:
+            values: dict[str, str] = json.loads((self._folder(operation) / STAGED).read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise BadFile(str(self._folder(operation) / STAGED), "is damaged") from None
+        return values
+
+    def unstage(self, operation: str) -> None:
+        (self._folder(operation) / STAGED).unlink(missing_ok=True)
+
+    def _safe(self, operation: str, text: str) -> str:
+        """Redacted, values that are staged with the operation included."""
+        return redact(self._redact(text), self.staged(operation).values())
 
     def views(self) -> tuple[OperationView, ...]:
         """Oldest first (ids sort by time)."""
@@ -190,18 +210,18 @@ class OperationFolders:
         return OperationView(folder.name, verb, target, plan.get("hash", ""), torn=trouble)
 
     def save(self, operation: str, name: str, text: str) -> str:
-        kept = "".join(self._hidden(name, text))
+        kept = "".join(self._hidden(name, text, lambda t: self._safe(operation, t)))
         write_atomic(self._folder(operation) / name, kept)
         return kept
 
-    def _hidden(self, name: str, text: str) -> Iterator[str]:
+    def _hidden(self, name: str, text: str, hide: Redact) -> Iterator[str]:
         """Documents stay documents: what is hidden in JSON is its values."""
         if name.endswith(".ndjson"):
-            yield from (_hidden_line(json.loads(line), self._redact) + "\n" for line in text.splitlines())
+            yield from (_hidden_line(json.loads(line), hide) + "\n" for line in text.splitlines())
         elif name.endswith(".json"):
-            yield _hidden_line(json.loads(text), self._redact) + "\n"
+            yield _hidden_line(json.loads(text), hide) + "\n"
         else:
-            yield self._redact(text)
+            yield hide(text)
 
     def read_kept(self, operation: str, name: str) -> str | None:
         path = self._folder(operation) / name

@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from anvil_tui.cli.credentials import given_key
 from anvil_tui.cli.launch import counted, follow, spawn, view_of
 from anvil_tui.cli.operate import EXIT
 from anvil_tui.cli.wiring import box_of
@@ -43,7 +44,10 @@ def _change(args: argparse.Namespace, box: Box) -> int:
     if args.plan and args.plan != made.hash:
         _show(args, made)
         raise Refused(f"plan {args.plan} no longer holds: the facts moved; this is plan {made.hash}")
+    key = given_key(args, box)
     operation = prepare(box, made)
+    if key:
+        box.operations.stage(operation, {"new": key})
     print(f"operation {operation}: {made.title}", file=sys.stderr)
     return _follow(args, box, operation, "start")
 

@@ -119,6 +119,7 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     drain.add_argument("role")
     _drain_options(drain)
     add("readmit", "let requests through again").add_argument("role")
+    _add_credentials(verbs, add)
     promote = add("promote", "make a recipe the role's serve")
     promote.add_argument("recipe")
     promote.add_argument("--role", default="")
@@ -137,6 +138,19 @@ def _add_clients(verbs: Verbs) -> None:  # type: ignore[valid-type]
     which = apply.add_mutually_exclusive_group(required=True)
     which.add_argument("target", nargs="?", default="", metavar="CLIENT")
     which.add_argument("--all", action="store_const", const="", dest="target", help="every client")
+
+
+def _add_credentials(verbs: Verbs, add: Add) -> None:  # type: ignore[valid-type]
+    _verb(
+        verbs, "credentials", "where each client key is found, and whether the gateway takes it", "credentials",
+        "credentials",
+    )  # fmt: skip
+    rotate = add("rotate", "a new client key in the gateway and in every copy, without a refused request")
+    rotate.add_argument("target", metavar="CREDENTIAL")
+    rotate.add_argument("--from", dest="source", metavar="REF", default="",
+                        help="the new key: a reference, or - for standard input (default: one is made)")  # fmt: skip
+    rotate.add_argument("--grace", dest="timeout", type=_seconds, metavar="S",
+                        help="how long old and new are both taken before the decision (default 5)")  # fmt: skip
 
 
 def _add_comparing(verbs: Verbs) -> None:  # type: ignore[valid-type]

@@ -11,6 +11,7 @@ from typing import Any
 
 from anvil_tui.cli.judging import feasibility, held_now, one_recipe
 from anvil_tui.cli.wiring import box_of, open_probes
+from anvil_tui.core.credentials import copy_text, credential_text, unproven
 from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.holding import Holding, word
 from anvil_tui.core.status import status_json, status_lines
@@ -146,7 +147,9 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def _questions(box: Box) -> list[tuple[str, Callable[[], str]]]:
+    from anvil_tui.service.credentials import inspect
     from anvil_tui.service.planning import first_reading
+    from anvil_tui.service.rotate import copies_read
 
     def gpus() -> str:
         reading = first_reading(box)
@@ -155,6 +158,13 @@ def _questions(box: Box) -> list[tuple[str, Callable[[], str]]]:
                 return f"none readable ({reading.reason}); anvil.toml names no GPU roles"
             raise NotFound(reading.reason)
         return f"{len(reading.value.gpus)} GPUs, driver {reading.value.driver or 'n/a'}"
+
+    def credentials() -> str:
+        states = copies_read(box, inspect(box))
+        bad = [*unproven(states), *(copy_text(c) for s in states for c in s.copies if c.state != "same")]
+        if bad:
+            raise NotFound("; ".join(bad))
+        return "; ".join(credential_text(s, box.clock.utc()) for s in states)
 
     def files() -> str:
         bad = [f.error for f in box.recipes() if f.recipe is None] + [
@@ -169,10 +179,7 @@ def _questions(box: Box) -> list[tuple[str, Callable[[], str]]]:
         ("docker", lambda: f"{box.workspace.containers.url}: {len(box.containers.list())} containers"),
         ("gateway", lambda: f"{box.gateway_url()}: {len(box.gateway.snapshot().aliases)} aliases"),
         ("gpus", gpus),
-        (
-            "secrets",
-            lambda: f"client key resolves: {bool(box.client_key()) and box.workspace.gateway.client_keys[0]}",
-        ),
+        ("secrets", credentials),
         ("record", lambda: f"generation {box.store.read().generation}, {len(box.store.read().serves)} serves"),
     ]
 

@@ -7,8 +7,10 @@ import os
 import sys
 from pathlib import Path
 
+from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.cli.wiring import anvil_gateway, box_of, client_keys, open_controls, workspace_dir
 from anvil_tui.core.errors import Refused
+from anvil_tui.ports.operations import OperationStore
 
 
 def init(args: argparse.Namespace) -> int:
@@ -33,6 +35,11 @@ def _install(args: argparse.Namespace) -> int:
     try:
         box.lease.take("gateway install")
         try:
+            if open_one := rotating(box.operations):
+                raise Refused(
+                    f"rotation {open_one} has no end, and both its keys must stay: `anvil-tui operations resume "
+                    f"{open_one}` or `undo` first"
+                )
             control = open_controls(box).gateway
             _may_interrupt(control.would_interrupt(), args.yes)
             changed = control.install()
@@ -57,6 +64,11 @@ def _may_interrupt(what: str, yes: bool) -> None:
         raise Refused("nothing was changed")
 
 
+def rotating(operations: OperationStore) -> str:
+    """The rotation that has not come to a good end, "" = none."""
+    return next((o.id for o in operations.views() if o.kind == "rotate" and o.needs_person), "")
+
+
 def _run_gateway(args: argparse.Namespace) -> int:
     from anvil_tui.adapters.haproxy import install_files, run_argv
     from anvil_tui.adapters.toml_files import load_workspace
@@ -66,7 +78,10 @@ def _run_gateway(args: argparse.Namespace) -> int:
     if workspace.gateway.kind == "anvil-serving":
         print(f"gateway on {workspace.gateway.bind}: anvil-serving", file=sys.stderr, flush=True)
         return anvil_gateway(directory).run()
-    install_files(directory, workspace.gateway, workspace.roles, client_keys(workspace, directory)())
+    install_files(
+        directory, workspace.gateway, workspace.roles, client_keys(workspace, directory)(),
+        keep_keys=bool(rotating(OperationFolders(directory / "state" / "operations"))),
+    )  # fmt: skip
     argv = run_argv(directory, workspace.gateway)
     print(f"gateway on {workspace.gateway.bind}: {' '.join(argv)}", file=sys.stderr, flush=True)
     os.execv(argv[0], argv)

@@ -274,7 +274,7 @@ class Capabilities:
     """What a gateway can do. Without `holds` clients get 503 while a role is quiesced; without `counts` what is
     in flight is unknown; without `atomic` moving an alias restarts the gateway, which interrupts every alias;
     without `severs` running requests cannot be cut; without `durable` a restart forgets; without `strong_reads`
-    one reading proves nothing."""
+    one reading proves nothing; without `keys` one client key is taken at a time."""
 
     atomic: bool = True
     durable: bool = True
@@ -282,6 +282,7 @@ class Capabilities:
     holds: bool = True
     severs: bool = True
     strong_reads: bool = True
+    keys: bool = True
 
 
 @dataclass(frozen=True, slots=True)

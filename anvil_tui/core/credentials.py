@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from anvil_tui.core.secrets import Secret
-from anvil_tui.core.standing import CredentialState
+from anvil_tui.core.standing import CopyState, CredentialState
 from anvil_tui.core.times import parse_time
 from anvil_tui.core.workspace import CredentialTarget, Workspace
 
@@ -101,3 +101,12 @@ def credential_text(c: CredentialState, now: datetime) -> str:
 def _age(at: str, now: datetime) -> str:
     when = parse_time(at) if at else None
     return f"{max(0.0, (now - when).total_seconds()):.0f} s ago" if when else ""
+
+
+def copy_text(copy: CopyState) -> str:
+    """One line of a copy: where, what it holds against the credential."""
+    held = {
+        "same": "holds it",
+        "other": f"holds another value, fingerprint {copy.fingerprint}: stale, `rotate` or mend it",
+    }
+    return f"{copy.where}: {copy.key} {held.get(copy.state, f'{copy.state}: {copy.why}')}"

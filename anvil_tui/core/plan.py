@@ -18,7 +18,9 @@ Verb = Literal[
     "load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "drill", "rotate", "apply",
     "remove",
 ]  # fmt: skip
-VERBS: tuple[Verb, ...] = ("load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "apply")
+VERBS: tuple[Verb, ...] = (
+    "load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "drill", "apply", "rotate",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

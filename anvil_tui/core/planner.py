@@ -15,6 +15,7 @@ from anvil_tui.core.facts import Facts, alias_text
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.rotation import plan_rotate
 from anvil_tui.core.switch import plan_promote, plan_rollback
 from anvil_tui.core.world import OPERATION_LABEL
 
@@ -219,5 +220,6 @@ _PLANS: Mapping[str, Callable[[Draft], None]] = {
     "readmit": _readmit,
     "promote": plan_promote,
     "rollback": plan_rollback,
+    "rotate": plan_rotate,
     "apply": plan_apply,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anvil_tui.core.clients import words as client_words
+from anvil_tui.core.credentials import copy_text, unproven
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.ownership import card_label, needed_by, owner_text, sight_of, unreturned_mib
 from anvil_tui.core.world import Phase, RoleRecord, Serve, World
@@ -19,6 +20,7 @@ def problems(world: World) -> Iterator[str]:
     yield from _gpus(world)
     yield from _owners(world)
     yield from _clients(world)
+    yield from _credentials(world)
     yield from (f"{f.path}: {f.error}" for f in world.recipes if f.error)
 
 
@@ -67,6 +69,18 @@ def _serves(world: World) -> Iterator[str]:
             yield f"{s.name}: a process in it was OOM-killed since its start"
         if fallen := _fell_back(s):
             yield f"{s.name} ({s.container.id[:12]}) {fallen}"
+
+
+def _rollbacks(world: World) -> Iterator[str]:
+    """A way back that would fail. What was not looked at yet, or has a sentence of its own here, is not said twice."""
+    busy = {o.role for o in world.operations if o.outcome is None}
+    for role, way in world.rollbacks.items():
+        against = [
+            f"{c.name}: {c.why}" for c in way.checks
+            if (c.state == "missing" or (c.state == "unknown" and c.at)) and c.name not in ("gpus", "credential")
+        ]  # fmt: skip
+        if way.target and against and role not in busy:
+            yield f"rollback of {role} not ready: {'; '.join(against)}"
 
 
 def _fell_back(serve: Serve) -> str:
@@ -132,6 +146,14 @@ def evicted_text(held: RoleRecord) -> str:
         f"{held.name}: nothing serves it: its serve was evicted for {held.evicted_for}; "
         f"`rollback --role {held.name}` returns it when there is room"
     )
+
+
+def _credentials(world: World) -> Iterator[str]:
+    """Keys that the gateway does not take, and stale copies; while it cannot be read at all, that is said instead."""
+    if world.gateway.ok:
+        yield from unproven(world.credentials)
+    for c in world.credentials:
+        yield from (f"credential {c.name}: copy {copy_text(copy)}" for copy in c.copies if copy.state != "same")
 
 
 def _clients(world: World) -> Iterator[str]:

@@ -98,6 +98,17 @@ class ClientState:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyState:
+    """One copy of a credential in a file of a client. `other` = it holds another value: stale, or a stranger's."""
+
+    where: str
+    key: str
+    state: Literal["same", "other", "absent", "unreadable"]
+    fingerprint: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CredentialState:
     """One credential by name: its reference, where it was found, and whether an authenticated read took it.
 
@@ -112,3 +123,4 @@ class CredentialState:
     note: str = ""
     why: str = ""
     at: str = ""
+    copies: tuple[CopyState, ...] = ()

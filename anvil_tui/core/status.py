@@ -13,6 +13,8 @@ from typing import Any
 
 from anvil_tui.core.box import MIB, Backend, Engine, Gpu, GpuSnapshot, KvCapacity
 from anvil_tui.core.capacity import Capacity, capacity_json, capacity_of, capacity_text
+from anvil_tui.core.credentials import copy_text, credential_text
+from anvil_tui.core.drills import drill_line, last_drill, trend_line, trends
 from anvil_tui.core.holding import words as holding_words
 from anvil_tui.core.ownership import mode, owner_text, pid_words, sight_of
 from anvil_tui.core.reading import Reading
@@ -34,6 +36,7 @@ def status_json(world: World) -> dict[str, Any]:
         "box": {"name": world.workspace.box.name, "kind": world.workspace.box.kind, "read_only": world.read_only},
         "lease": asdict(world.lease) if world.lease else None,
         "gpus": _reading(world, world.gpus, "gpus"),
+        "credentials": [asdict(c) for c in world.credentials],
         "owners": [asdict(o) for o in world.owners],
         "gpu_mode": mode(sight_of(world), world.owners),
         "host": _reading(world, world.host, "host"),
@@ -98,6 +101,8 @@ def status_lines(world: World) -> list[str]:
     lines += _section("Gateway", _gateway(world))
     lines += _section("Serves", _serves(world))
     lines += _section("Rollback", _rollbacks(world))
+    lines += _section("Drills", _drills(world))
+    lines += _section("Credentials", _credentials(world))
     if world.workspace.clients:
         lines += _section("Clients", _clients(world))
     lines += _section("Qualified", _qualified(world))
@@ -247,6 +252,30 @@ def _qualified(world: World) -> Iterator[str]:
     never = sum(h.state == "never" for h in world.qualified.values())
     if never:
         yield f"{never} recipes never qualified"
+
+
+def _last_drills(world: World) -> dict[str, Any]:
+    """By role, the newest drill on this box; None = never drilled."""
+    found = {r.name: last_drill(world.drills, r.name) for r in world.workspace.roles}
+    return {name: asdict(d) if d else None for name, d in found.items()}
+
+
+def _credentials(world: World) -> Iterator[str]:
+    if not world.credentials:
+        yield "not looked at"
+    for c in world.credentials:
+        yield credential_text(c, world.now_utc)
+        yield from (f"    copy {copy_text(copy)}" for copy in c.copies)
+
+
+def _drills(world: World) -> Iterator[str]:
+    if "drills" in world.source_errors:
+        yield f"drills cannot be read: {world.source_errors['drills']}"
+        return
+    for role in world.workspace.roles:
+        drill = last_drill(world.drills, role.name)
+        yield drill_line(drill) if drill else f"{role.name}: never drilled"
+    yield from map(trend_line, trends(world.drills))
 
 
 def _clients(world: World) -> Iterator[str]:

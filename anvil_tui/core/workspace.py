@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from anvil_tui.core.clients import Client
+from anvil_tui.core.config_path import parse_path
 from anvil_tui.core.recipe import NonNegative, PathText, Positive, Slug, Table, matching
 from anvil_tui.core.secrets import SecretRef
 
@@ -140,6 +141,11 @@ class CredentialTarget(Table):
     key: str
     format: Literal["env", "json", "toml"]
     host: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@-]*|", "USER@HOST, HOST or nothing")] = ""
+
+    @model_validator(mode="after")
+    def _addressable(self) -> CredentialTarget:
+        parse_path(self.key)
+        return self
 
     @property
     def where(self) -> str:

@@ -57,6 +57,12 @@ class OperationStore(Protocol):
     def read_kept(self, operation: str, name: str) -> str | None:
         """A text as it was kept; None when there is none of that name."""
 
+    def stage(self, operation: str, values: Mapping[str, str]) -> None:
+        """Keep secrets with the operation as they are, for its owner only, until `unstage`. Nothing else that is
+        written for the operation holds them."""
+
+    def staged(self, operation: str) -> Mapping[str, str]: ...
+    def unstage(self, operation: str) -> None: ...
     def pause(self, operation: str, on: bool) -> None:
         """Ask the operation to hold its gates before the next request, or to go on."""
 

@@ -41,10 +41,11 @@ def found_or_why(box: Box, ref: str) -> Secret | str:
         return str(why)
 
 
-def fingerprints(box: Box) -> Mapping[str, str]:
-    """By name, "" = it cannot be found."""
+def fingerprints(box: Box) -> list[list[str]]:
+    """Name and fingerprint of each, "" = it cannot be found. Pairs: redaction masks a text whose key is named like a
+    secret."""
     found = ((c.name, found_or_why(box, c.ref)) for c in credentials_of(box.workspace))
-    return {name: fingerprint(s.value) if isinstance(s, Secret) else "" for name, s in found}
+    return [[name, fingerprint(s.value) if isinstance(s, Secret) else ""] for name, s in found]
 
 
 def refused_now(run: Run) -> str | None:
@@ -60,7 +61,7 @@ def refused_now(run: Run) -> str | None:
 
 def _note_change(run: Run, now: CredentialState) -> None:
     begun = next((r.data for r in run.journal.records() if r.kind == "begin"), {})
-    known: Mapping[str, str] = begun.get("credentials", {})
+    known: Mapping[str, str] = dict(begun.get("credentials", ()))
     before = run.memory.setdefault(f"credential {now.name}", known.get(now.name, now.fingerprint))
     if before != now.fingerprint:
         run.memory[f"credential {now.name}"] = now.fingerprint

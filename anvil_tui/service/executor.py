@@ -13,6 +13,8 @@ from typing import Any
 from anvil_tui.core.errors import AnvilError, EffectFailed, Stale
 from anvil_tui.core.journal import Outcome, Record
 from anvil_tui.core.plan import Step
+from anvil_tui.service.drill import drill_deeds, keep
+from anvil_tui.service.rotate import rotation_deeds
 from anvil_tui.service.run import Run
 from anvil_tui.service.traffic import all_deeds, lost
 
@@ -20,7 +22,7 @@ from anvil_tui.service.traffic import all_deeds, lost
 class Executor:
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.deeds = all_deeds()
+        self.deeds = {**all_deeds(), **drill_deeds(), **rotation_deeds()}
 
     def repeatable(self) -> bool:
         """Nothing was decided, and what comes before the decision only asks: a qualification is taken up again."""

@@ -75,12 +75,13 @@ def _taken_up(
     """The `begin` of the operation, written now or found; "not begun" when it ended before its first step."""
     begun = next((r for r in journal.records() if r.kind == "begin"), None)
     if begun is None and mode != "start":
+        box.operations.unstage(operation)
         return _never_began(journal, operation, stored)
     if begun is None:
-        moved = _moved(box, operation, stored)
-        return (
-            _refuse(journal, operation, stored, moved) if moved else _begin(box, journal, operation, stored, pid)
-        )
+        if moved := _moved(box, operation, stored):
+            box.operations.unstage(operation)
+            return _refuse(journal, operation, stored, moved)
+        return _begin(box, journal, operation, stored, pid)
     if mode == "start" or _ended_well(journal.records()):
         raise Refused(f"operation {operation} was started before; a new one is a new plan")
     journal.append("note", text=f"{mode} by process {pid}", pid=pid)
@@ -99,6 +100,7 @@ def accept(box: Box, operation: str, reason: str) -> None:
                 "begin", **_begin_data(operation, Plan.from_json(box.operations.plan(operation))), generation=0
             )
         journal.append("end", outcome="halted", why=f"accepted: {reason}", residue=[], accepted=True)
+        box.operations.unstage(operation)
     finally:
         box.lease.release()
 

@@ -18,6 +18,8 @@ from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.clients import with_catalogs, with_catalogs_after
 from anvil_tui.service.credentials import found_or_why, inspect
 from anvil_tui.service.gates.session import GateTarget
+from anvil_tui.service.rotate import with_copies
+from anvil_tui.service.way_back import Unrunnable, WayBack
 
 
 def gather(box: Box, *, ignore: str = "") -> Facts:
@@ -82,6 +84,7 @@ ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {
     "promote": (with_catalogs_after,),
     "rollback": (with_catalogs_after,),
     "apply": (with_catalogs,),
+    "rotate": (with_copies,),
 }
 """What a plan rests on beside the facts that every plan needs; slow to read, so read for these verbs only."""
 

@@ -15,15 +15,18 @@ from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.ownership import gpu_pids
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.standing import ClientState, DrillRecord
-from anvil_tui.core.waivers import Waiver
+from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord
+from anvil_tui.core.waivers import CheckWaiver, Waiver
 from anvil_tui.core.world import BoxRecord, Lease, LogView, RecipeFile, World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader, GatewayReader, GpuReader, HostReader
 from anvil_tui.service.clients import client_states
+from anvil_tui.service.credentials import inspect
 from anvil_tui.service.engine_probe import ENGINE_S, EngineProbe
 from anvil_tui.service.log_follow import LogFollow
 from anvil_tui.service.loop import Loop
 from anvil_tui.service.pasts import Pasts
+from anvil_tui.service.planning import unrunnable_on
+from anvil_tui.service.rotate import copies_read
 from anvil_tui.service.store import Store
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ T = TypeVar("T")
 
 HOST_S, CONTAINERS_S, GATEWAY_S = 5.0, 2.0, 1.0
 JOURNAL_S, FILES_S, IMAGES_S, EVIDENCE_S = 0.5, 2.0, 15.0, 15.0
+CREDENTIALS_S = 30.0
 STOP_S = 1.8
 FIRST_GPU_S = 10.0
 CLIENTS_S = 60.0
@@ -59,6 +63,9 @@ class Sources:
     drills: Callable[[], tuple[DrillRecord, ...]] = lambda: ()
     evidence: Callable[[World], Mapping[str, object]] = lambda world: {}
     clients: Callable[[World], tuple[ClientState, ...]] = lambda world: ()
+    credentials: Callable[[], tuple[CredentialState, ...]] = lambda: ()
+    check_waivers: Callable[[], tuple[CheckWaiver, ...]] = lambda: ()
+    way_back: Callable[[World, float], tuple[Mapping[str, tuple[Check, ...]], bool]] = lambda world, s: ({}, False)
 
     @classmethod
     def of(cls, box: Box) -> Sources:
@@ -68,7 +75,9 @@ class Sources:
             lease=box.lease.holder, recipes=box.recipes, suites=lambda: tuple(s.id for s in box.suites()),
             waivers=box.store.waivers, loads=box.store.loads, pids=box.host.containers_of, drills=box.store.drills,
             clients=client_states(box),
-            evidence=evidence_of(box),
+            evidence=evidence_of(box), credentials=lambda: copies_read(box, inspect(box), remote=False),
+            check_waivers=box.store.check_waivers,
+            way_back=WayBack(box, unrunnable_on(box)).standing,
         )  # fmt: skip
 
 
@@ -102,6 +111,8 @@ class Probes:
                 ("images", IMAGES_S, self._images),
                 ("evidence", EVIDENCE_S, self._evidence),
                 ("clients", CLIENTS_S, self._clients),
+                ("credentials", CREDENTIALS_S, self._credentials),
+                ("way_back", WAY_BACK_S, self._way_back),
             )
         }
 
@@ -129,7 +140,7 @@ class Probes:
         """Every source one time, in this thread. The GPU reader gets time for its first line."""
         until = self._clock.monotonic_s() + FIRST_GPU_S
         self._src.gpus.read()
-        for name in ("files", "operations", "host", "containers", "gateway", "images"):
+        for name in ("files", "operations", "host", "containers", "gateway", "images", "credentials"):
             getattr(self, f"_{name}")()
         for container_id in self._engine.seated():
             self._engine.read(container_id)
@@ -259,6 +270,11 @@ class Probes:
         if new:
             self.poke("containers", "images")
         return good
+
+    def _credentials(self) -> bool:
+        """Whether the gateway takes each client key; copies on other hosts are asked for by `credentials` alone."""
+        self.store.update(credentials=self._src.credentials())
+        return True
 
     def _images(self) -> bool:
         """Whether the images of recorded serves are still here."""

@@ -16,7 +16,7 @@ from anvil_tui.ui import policies
 from anvil_tui.ui.policies import Target
 
 Tier = Literal["read", "reversible", "traffic"]
-Kind = Literal["none", "serve", "suite", "role", "recipe", "operation", "client"]
+Kind = Literal["none", "serve", "suite", "role", "steps", "recipe", "credential", "operation", "client"]
 Policy = Callable[[World, Target], str | None]
 Make = Callable[[Target], Intent]
 
@@ -59,6 +59,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.gates", "gates", ("4",), "Every gate of a qualification"),
     Action("view.logs", "logs", ("5",), "The log of the selected serve on the whole screen"),
     Action("view.compare", "compare", ("6",), "Bundles of evidence against each other"),
+    Action("view.gateway", "gateway", ("7",), "Where aliases point, and every request in progress"),
+    Action("view.standing", "standing", ("8",), "Ways back, drills, owners of GPUs, credentials, clients"),
     Action("view.arm", "arm A or B", ("space",), "Put the selected bundle in arm A, in arm B, or in none"),
     Action("view.verify", "verify", ("v",), "Check the selected bundles by their hashes"),
     Action("view.detail", "detail", ("enter",), "The selected thing in full, with its whole id"),
@@ -110,6 +112,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "client.apply", "apply", ("A",), "Write what serves into the catalogs of clients",
         "reversible", "client", policies.apply, lambda t: Intent("apply", target=t.target),
+    ),
+    Action(
+        "credential.rotate", "rotate", ("K",), "A new client key in the gateway and in every copy of it",
+        "reversible", "credential", policies.rotate, lambda t: Intent("rotate", target=t.target),
     ),
     Action(
         "operation.pause", "pause", ("w",), "Hold the gates before their next request; the lease stays held",

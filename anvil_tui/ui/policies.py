@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anvil_tui.core.credentials import credentials_of, why_not_usable
 from anvil_tui.core.gates import Verdict
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.secrets import parse_reference
 from anvil_tui.core.world import Phase, Serve, World
 from anvil_tui.ui.presenters.freshness import why_unusable
 from anvil_tui.ui.presenters.serves import incumbent
@@ -16,7 +18,7 @@ from anvil_tui.ui.text import literal, short_id
 class Target:
     """What a deed is aimed at, frozen when the key is pressed. `recipe` "" = not chosen yet.
 
-    `target` names a client, "" = all of them.
+    `target` names a client or a credential, "" = all of them, or the only one.
     """
 
     serve: str = ""
@@ -177,6 +179,21 @@ def apply(world: World, target: Target) -> str | None:
         return "no client is known: [[clients]] of anvil.toml names them"
     looked = [c for c in world.clients if target.target in ("", c.name)]
     return "every client is converged" if looked and all(c.state == "converged" for c in looked) else None
+
+
+def rotate(world: World, target: Target) -> str | None:
+    closed = _free(world) or why_unusable(world.gateway, world.now_s, "the gateway")
+    if closed:
+        return closed
+    known = credentials_of(world.workspace)
+    named = [c for c in known if target.target in ("", c.name)]
+    if len(named) != 1:
+        return f"choose a credential first: {literal(', '.join(c.name for c in known))}"
+    if parse_reference(named[0].ref).env:
+        return f"{named[0].name} is a variable of the environment: only a key in a file can be rotated"
+    seen = next((s for s in world.credentials if s.name == named[0].name), None)
+    why = why_not_usable(seen) if seen else None
+    return literal(why) if why else None
 
 
 def _operation(world: World, target: Target, states: tuple[str, ...], nothing: str) -> str | None:

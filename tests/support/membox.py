@@ -19,6 +19,7 @@ from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
+from anvil_tui.adapters.secrets import find
 from anvil_tui.core.box import (
     MIB,
     Backend,
@@ -195,6 +196,7 @@ class Gate_:
         self.in_flight: dict[str, int | None] = dict.fromkeys(ports, 0)
         self.requests: dict[str, list[Request]] = {}
         self.severed: list[str] = []
+        self.accepted = {"key-of-the-clients"}
         self.silent_calls = 0
         self.history: list[dict[str, str]] = []
 
@@ -241,10 +243,10 @@ class Gate_:
         return self.requests.get(backend, flowing)
 
     def accept_key(self, key: str) -> None:
-        raise EffectFailed("not needed")
+        self.accepted.add(key)
 
     def expel_key(self, key: str) -> None:
-        raise EffectFailed("not needed")
+        self.accepted.discard(key)
 
     def install(self) -> bool:
         return False
@@ -269,8 +271,9 @@ class World:
         self.files = Files()
         self.strangers: dict[int, int] = {}
         self.unrunnable_gates: dict[str, dict[str, str]] = {}
-        self.key, self.accepted = "key-of-the-clients", {"key-of-the-clients"}
+        self.key, self.accepted = "key-of-the-clients", self.gate.accepted
         self.refusals: list[str] = []
+        self.hooks: dict[str, Callable[[], object]] = {}
         self.box = Box(
             str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, self,  # type: ignore[arg-type]
             self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
@@ -283,6 +286,8 @@ class World:
     # credentials
 
     def secret(self, ref: str) -> Secret:
+        if ref.startswith("file:"):
+            return find(ref, self.tmp, {})
         if not self.key:
             raise Refused("no secret found; looked in: environment variable KEY: is not set")
         return Secret(self.key, "environment variable KEY")
@@ -367,6 +372,7 @@ class World:
 
         def checkpoint(at: str) -> None:
             self.points.append(at)
+            self.hooks.pop(at, int)()
             if at == kill_at:
                 raise Killed(at)
 

@@ -107,7 +107,9 @@ def _follow(args: argparse.Namespace, box: Box, operation: str, mode: Mode) -> i
             print(
                 f"go on: `anvil-tui operations show|resume|undo|accept {view.id}`; until then nothing else starts"
             )
-    return 3 if view.why.startswith("refused before step 1") else EXIT[view.outcome]
+    if view.why.startswith("refused before step 1"):
+        return 3
+    return EXIT[view.outcome] or int(view.kind == "drill" and bool(view.why))  # a difference is no success
 
 
 def _no_end(box: Box, operation: str, code: int, *, began: bool) -> int:
@@ -157,7 +159,11 @@ def _pause(box: Box, view: OperationView, on: bool) -> int:
     if not view.alive:
         raise Refused(f"operation {view.id} is {view.state}: only a running one can be paused")
     box.operations.pause(view.id, on)
-    print(f"{view.id}: " + ("its gates wait after the request under way" if on else "its gates go on"))
+    if on:
+        print(f"{view.id}: its gates wait after the request under way")
+    else:
+        stepwise = Plan.from_json(box.operations.plan(view.id)).intent.stepwise
+        print(f"{view.id}: " + ("goes one step further" if stepwise else "its gates go on"))
     return 0
 
 

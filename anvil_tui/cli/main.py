@@ -84,6 +84,10 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     evidence.add_argument("action", choices=("list", "show", "verify", "report"), nargs="?", default="list")
     evidence.add_argument("bundle", nargs="?", default="", metavar="ID|PATH")
     evidence.add_argument("--html", action="store_true", help="report: write the pages too")
+    drills = _verb(verbs, "drills", "list, show, recheck: past drills, and whether their start still holds",
+                   "drills", "drills")  # fmt: skip
+    drills.add_argument("action", choices=("list", "show", "recheck"), nargs="?", default="list")
+    drills.add_argument("operation", nargs="?", default="", metavar="ID")
     recipes = _verb(verbs, "recipes", "recipes of the workspace", "reading", "recipes")
     recipes.add_argument(
         "action", choices=("list", "show", "check", "diff", "feasibility"), nargs="?", default="list"
@@ -128,6 +132,14 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     rollback = add("rollback", "return to the exact retained serve")
     rollback.add_argument("--role", default="")
     _drain_options(rollback)
+    drill = add("drill", "roll back and come home, timed and compared fact by fact")
+    drill.add_argument("role", nargs="?", default="")
+    drill.add_argument("--step", action="store_true", help="wait for a person before each step")
+    drill.add_argument("--copy", action="store_true", help="on a simulated copy; nothing of this box is touched")
+    drill.add_argument("--scale", type=float, default=40.0, help="of --copy: times faster than a box (default 40)")
+    drill.add_argument("--suite", default="", help="judge both serves by this suite (default: each by its own)")
+    _drain_options(drill)
+    drill.set_defaults(run=_lazy("drills", "drill"))
 
 
 def _add_clients(verbs: Verbs) -> None:  # type: ignore[valid-type]

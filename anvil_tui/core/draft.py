@@ -178,7 +178,7 @@ class Draft:
         facts = self.facts
         ground = Ground(facts.workspace, snapshot, facts.today, facts.loads, facts.waivers)
         refusals, warnings = warnings_for(recipe, ground, alone=alone)
-        if self.intent.verb == "rollback":
+        if self.intent.verb in ("rollback", "drill"):
             refusals, warnings = [], refusals + warnings
         self.warnings += warnings
         for why in refusals:
@@ -214,10 +214,10 @@ class Draft:
         uuids = list(self.gpu_uuids(c.recipe))
         self.step("create", "create", f"create the container in slot {c.slot}", 120, **c.serve_args, gpus=uuids)
 
-    def start(self, c: Candidate) -> None:
+    def start(self, c: Candidate, suffix: str = "") -> None:
         launch = c.recipe.launch
-        self.step("start", "start", "start the container", 120, **c.ref, port=c.port)
-        self.step("ready", "ready", "wait: process, HTTP, exact identity, a real completion",
+        self.step(f"start{suffix}", "start", "start the container", 120, **c.ref, port=c.port)
+        self.step(f"ready{suffix}", "ready", "wait: process, HTTP, exact identity, a real completion",
                   launch.start_deadline_s, **c.serve_args)  # fmt: skip
 
     def ready(self, serve: ServeRecord, name: str) -> None:
@@ -266,10 +266,10 @@ class Draft:
         self.step(name, "stop", f"stop {serve.recipe_id} ({serve.container_id[:12]}), keep its container",
                   grace + 60, container=serve.container_id, grace_s=grace)  # fmt: skip
 
-    def free(self, need: Recipe) -> None:
+    def free(self, need: Recipe, name: str = "free") -> None:
         """Prove that the GPUs are free for what starts next."""
         if args := self._free_args(need):
-            self.step("free", "free", "prove that the GPUs are free", self._release_s, **args)
+            self.step(name, "free", "prove that the GPUs are free", self._release_s, **args)
 
     def undo_free(self, old: ServeRecord) -> None:
         """The same for the incumbent's return; not asked while it runs, since then it holds them itself."""

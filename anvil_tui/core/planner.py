@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from anvil_tui.core.apply import plan_apply
 from anvil_tui.core.credentials import unproven, why_not_usable
 from anvil_tui.core.draft import Draft
+from anvil_tui.core.drill_plan import plan_drill
 from anvil_tui.core.facts import Facts, alias_text
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.plan import Intent, Plan
@@ -30,7 +31,7 @@ def make_plan(intent: Intent, facts: Facts, unrunnable: Unrunnable) -> Plan:
             f"operation {facts.unfinished} has no good end: `anvil-tui operations resume {facts.unfinished}` or "
             "`undo` it; when you have seen to it yourself, `operations accept` it"
         )
-    if intent.verb in ("load", "promote", "rollback"):
+    if intent.verb in ("load", "promote", "rollback", "drill"):
         for stray in facts.strays():
             draft.refuse(
                 f"container {stray.name} ({stray.id[:12]}) runs, made by {stray.labels[OPERATION_LABEL]}, "
@@ -222,4 +223,5 @@ _PLANS: Mapping[str, Callable[[Draft], None]] = {
     "rollback": plan_rollback,
     "rotate": plan_rotate,
     "apply": plan_apply,
+    "drill": plan_drill,
 }

@@ -14,6 +14,7 @@ from anvil_tui.core.world import Phase, RoleRecord, Serve, World
 def problems(world: World) -> Iterator[str]:
     yield from _operations(world)
     yield from _roles(world)
+    yield from _drills(world)
     yield from _serves(world)
     yield from _gateway(world)
     yield from _sources(world)
@@ -53,6 +54,15 @@ def _roles(world: World) -> Iterator[str]:
             yield f"{name}: the incumbent {held.incumbent[:12]} is not recorded as a serve"
         elif serve.phase in (Phase.ABSENT, Phase.STOPPED, Phase.CREATED):
             yield f"{name}: the incumbent {serve.name} is {serve.phase}: {serve.why or serve.container.status}"
+
+
+def _drills(world: World) -> Iterator[str]:
+    """What the newest drill, or a recheck of it, found not to be as it was."""
+    for role in world.workspace.roles:
+        mine = [d for d in world.drills if d.role == role.name and d.place == "box"]
+        if mine and mine[-1].differences and mine[-1].outcome != "halted":
+            found = "; ".join(mine[-1].differences)
+            yield f"{role.name}: since drill {mine[-1].operation} something is not as it was: {found}"
 
 
 def _serves(world: World) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from anvil_tui.core.box import Container, Engine, Gpu
+from anvil_tui.core.drills import HOME
 from anvil_tui.core.exit_cause import ExitCause, exit_cause, stop_requested
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.lights import lights
@@ -31,6 +32,8 @@ from anvil_tui.core.world import (
     World,
 )
 
+_DRAINS, _RETIRES = ("drain", f"drain{HOME}"), ("retire", f"retire{HOME}")
+_LEAVES = (*_DRAINS, *_RETIRES, f"hold{HOME}")
 LOOP_RESTARTS, LOOP_UPTIME_S = 3, 60.0
 
 Position = Literal["incumbent", "rollback", "candidate", "foreign"]
@@ -227,15 +230,17 @@ def _routed(world: World, serve: Serve, role: str, why: str) -> tuple[Phase, str
     targets = {gateway.aliases.get(a, "none") for a in settings.aliases} if settings else set()
     seat = seat_of(world, serve.container)
     slot = serve.record.slot if serve.record else seat.slot if seat else ""
-    step = _drain_step(world.operations, role)
+    step, state = _drain_step(world.operations, role)
     if slot and slot in targets:
         return Phase.SERVING, why
-    if step == "retire:running":
+    if step in _RETIRES and state == "running":
         return Phase.DRAINING, why or f"finishing {_count(serve.in_flight)} requests"
-    if serve.position == "incumbent" and targets == {"hold"}:
-        if step == "drain:running":
-            return Phase.DRAINING, why or f"{_count(serve.in_flight)} in flight"
-        done = step == "drain:done" and serve.in_flight == 0
+    if serve.position != ("rollback" if step.endswith(HOME) else "incumbent"):
+        return Phase.READY, why
+    if step in _DRAINS and state == "running":
+        return Phase.DRAINING, why or f"{_count(serve.in_flight)} in flight"
+    if targets == {"hold"}:
+        done = step in _DRAINS and state == "done" and serve.in_flight == 0
         return (Phase.DRAINED if done else Phase.QUIESCED), why
     return Phase.READY, why
 
@@ -244,13 +249,14 @@ def _count(number: int | None) -> str:
     return "n/a" if number is None else str(number)
 
 
-def _drain_step(operations: tuple[OperationView, ...], role: str) -> str:
-    """`NAME:STATE` of the drain or retire step of the newest operation that moved this role's traffic."""
-    moving = ("quiesce", "drain", "readmit", "promote", "rollback", "unload")
+def _drain_step(operations: tuple[OperationView, ...], role: str) -> tuple[str, str]:
+    """Name and state of the step of the newest operation of this role that takes the requests off a serve. A drill
+    does so twice: on its way home the serve that it takes them off is the way back."""
+    moving = ("quiesce", "drain", "readmit", "promote", "rollback", "drill", "unload")
     newest = next((o for o in reversed(operations) if o.role == role and o.kind in moving), None)
     if newest is None:
-        return ""
-    steps = [s for s in newest.steps if s.name in ("drain", "retire") and s.state in ("running", "done")]
-    if steps and steps[-1].name == "retire" and newest.outcome is not None:
-        return ""
-    return f"{steps[-1].name}:{steps[-1].state}" if steps else ""
+        return "", ""
+    steps = [s for s in newest.steps if s.name in _LEAVES and s.state in ("running", "done")]
+    if not steps or (newest.outcome is not None and steps[-1].name != "drain"):
+        return "", ""
+    return steps[-1].name, steps[-1].state

@@ -48,6 +48,7 @@ def status_json(world: World) -> dict[str, Any]:
         "operations": [{**asdict(o), "state": o.state} for o in world.operations[-5:]],
         "recipes": {"usable": sum(f.recipe is not None for f in world.recipes), "errors": _recipe_errors(world)},
         "qualified": {name: asdict(h) for name, h in sorted(world.qualified.items())},
+        "drills": {"last": _last_drills(world), "trends": [asdict(t) for t in trends(world.drills)]},
         "clients": [asdict(c) for c in world.clients],
         "problems": list(world.problems),
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from anvil_tui.core.box import GpuSnapshot
 from anvil_tui.core.credentials import Proof
 from anvil_tui.core.gates import SuiteFile
+from anvil_tui.core.reading import Reading
 from anvil_tui.core.secrets import Secret
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import RecipeFile
@@ -74,3 +76,15 @@ class Controls:
 
 def engine_url(port: int) -> str:
     return f"http://127.0.0.1:{port}"
+
+
+def fresh_gpus(box: Box) -> Reading[GpuSnapshot]:
+    """A reading taken after now; the last one, which is older, when none came within the reader's deadline."""
+    settings, asked = box.workspace.gpus, box.clock.monotonic_s()
+    seen = box.gpus.read()
+    while not (seen.ok and seen.at_s is not None and seen.at_s >= asked):
+        if box.clock.monotonic_s() > asked + settings.deadline_s + settings.interval_s:
+            return seen
+        box.clock.sleep(0.05)
+        seen = box.gpus.read()
+    return seen

@@ -10,13 +10,14 @@ import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from anvil_tui.core.drills import compared, differing
 from anvil_tui.core.errors import AnvilError, EffectFailed, Stale
 from anvil_tui.core.journal import Outcome, Record
 from anvil_tui.core.plan import Step
 from anvil_tui.service.drill import drill_deeds, keep
 from anvil_tui.service.rotate import rotation_deeds
 from anvil_tui.service.run import Run
-from anvil_tui.service.traffic import all_deeds, lost
+from anvil_tui.service.traffic import all_deeds, lost, serving_now
 
 
 class Executor:
@@ -42,6 +43,7 @@ class Executor:
         for step in self.run.plan.steps:
             try:
                 self.run.stop_if_asked()
+                self.run.await_person(step)
                 self._perform(step)
             except Exception as why:  # every failure, a bug included, must end in the way back
                 self._failed(step, why)
@@ -115,7 +117,8 @@ class Executor:
         run.fence()
         run.journal.append("intent", step.name, title=step.title, deadline_s=step.deadline_s)
         run.checkpoint(f"{step.name}:intended")
-        run.deadline_s = run.box.clock.monotonic_s() + step.deadline_s
+        began_s = run.box.clock.monotonic_s()
+        run.deadline_s = began_s + step.deadline_s
         seen = run.insist(step, lambda: deed.look(run, step))
         if seen is None:
             run.fence()
@@ -124,7 +127,7 @@ class Executor:
             seen = run.insist(step, lambda: deed.look(run, step))
         if seen is None:
             raise EffectFailed(f"{step.title}: was done, but its effect cannot be read back")
-        run.journal.append("done", step.name, **seen)
+        run.journal.append("done", step.name, **seen, took_s=round(run.box.clock.monotonic_s() - began_s, 3))
         run.committed = run.committed or step.deed == "decide"
         run.checkpoint(f"{step.name}:after")
 
@@ -151,8 +154,20 @@ class Executor:
         return [f"container {found.id[:12]} ({found.status}) made by this operation"] if found else []
 
     def _end(self, outcome: Outcome, why: str) -> Outcome:
+        if outcome == "halted":
+            why = f"{why}; {serving_now(self.run)}"
+        if outcome == "done":
+            why = why or differing(compared(self.run.journal.records()))
+        self._keep_drill(outcome, why)
         self.run.journal.append("end", outcome=outcome, why=why, residue=list(self.run.residue))
         return outcome
+
+    def _keep_drill(self, outcome: Outcome, why: str) -> None:
+        """Before the end is written, so that a process killed in between files it again; it hinders no end."""
+        try:
+            keep(self.run.box, self.run.operation, outcome, why)
+        except AnvilError as trouble:
+            self.run.residue.append(f"the drill is not on record: {trouble}")
 
 
 def _decision(records: Iterable[Record]) -> str:

@@ -11,6 +11,7 @@ from anvil_tui.core.kv_log import capacity, with_log
 from anvil_tui.core.loads import CardLoad, MeasuredLoad, replicas_of, shape_of
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.service.box import fresh_gpus
 from anvil_tui.service.run import Run
 
 STARTUP_LINES = 50_000
@@ -32,11 +33,11 @@ def measured(run: Run, step: Step, engine: Engine) -> dict[str, Any]:
 
     A serve that ran before, whose memory is that of its work, gives nothing.
     """
-    records = run.journal.records()
-    if step.name.startswith("undo:") or not any(r.kind == "done" and r.step == "start" for r in records):
+    records, start = run.journal.records(), step.name.replace("ready", "start")
+    if step.name.startswith("undo:") or not any(r.kind == "done" and r.step == start for r in records):
         return {}
     recipe, container = run.recipe(step.args), run.need_container(step.args)
-    notes = [r.data["free_before"] for r in records if r.step == "start" and "free_before" in r.data]
+    notes = [r.data["free_before"] for r in records if r.step == start and "free_before" in r.data]
     pool = engine.capacity
     if pool is None or pool.per_rank_bytes is None:
         pool = with_log(pool, _from_log(run, recipe, container.id))
@@ -72,13 +73,10 @@ def _cards(run: Run, container: Container) -> dict[str, Gpu]:
     """The container's GPUs in a reading taken after now, {} when there is none within the reader's deadline."""
     if container.gpus.effective in ("none", "unknown"):
         return {}
-    settings, asked = run.box.workspace.gpus, run.box.clock.monotonic_s()
-    seen = run.box.gpus.read()
-    while not (seen.ok and seen.at_s is not None and seen.at_s >= asked):
-        if run.box.clock.monotonic_s() > asked + settings.deadline_s + settings.interval_s:
-            return {}
-        run.box.clock.sleep(0.05)
-        seen = run.box.gpus.read()
+    asked = run.box.clock.monotonic_s()
+    seen = fresh_gpus(run.box)
+    if not seen.ok or seen.at_s is None or seen.at_s < asked:
+        return {}
     mine = {u.lower() for u in container.gpus.uuids}
     every = container.gpus.effective == "all"
     gpus = seen.value.gpus if seen.value else ()

@@ -14,7 +14,7 @@ from anvil_tui.core.world import OPERATION_LABEL
 from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
 
-POLL_S = 0.1
+POLL_S, PERSON_POLL_S = 0.1, 0.2
 T = TypeVar("T")
 
 
@@ -83,6 +83,21 @@ class Run:
                 said = True
                 self.stop_if_asked()
                 self.box.clock.sleep(0.5)
+
+    def await_person(self, step: Step) -> None:
+        """Step by step: wait before it, with the lease held and no deadline, until somebody lets it go on."""
+        if self.committed or not self.plan.intent.stepwise:
+            return
+        asked = self.box.operations
+        asked.pause(self.operation, on=True)
+        self.note(step, f"waits for you: {step.title}", paused=True)
+        try:
+            while asked.paused(self.operation):
+                self.stop_if_asked()
+                self.box.clock.sleep(PERSON_POLL_S)
+        finally:
+            asked.pause(self.operation, on=False)
+            self.note(step, "let go on", paused=False)
 
     def fence(self) -> None:
         """Stale when a newer operation, or a newer process of this one, has raised the record's generation."""

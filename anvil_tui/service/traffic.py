@@ -9,6 +9,7 @@ from anvil_tui.core.engine_log import load_phase
 from anvil_tui.core.errors import AnvilError, EffectFailed
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.world import ServeRecord
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.client_deeds import CLIENT_DEEDS
@@ -169,6 +170,28 @@ def all_deeds() -> dict[str, Deed]:
         "verify": Deed(verified, verify),
         **CLIENT_DEEDS,
     }
+
+
+def serving_now(run: Run) -> str:
+    """What clients of the role reach now, for an operation that ends without a good end; "" without a role."""
+    role = run.box.workspace.role(str(run.plan.facts.get("role", "")))
+    if role is None:
+        return ""
+    try:
+        targets = sorted({run.box.gateway.snapshot().aliases.get(a, "none") for a in role.aliases})
+        serves = run.box.store.read().serves.values()
+        up = {s.slot: s for s in serves if (c := run.container({"container": s.container_id})) and c.running}
+    except AnvilError as why:
+        return f"what serves {role.name} now cannot be read: {why}"
+    return "; ".join(_reached(role.name, target, up.get(target)) for target in targets)
+
+
+def _reached(role: str, target: str, serve: ServeRecord | None) -> str:
+    if target == "hold":
+        return f"{role} is held: nothing serves it"
+    if serve is None:
+        return f"{role} is at {target}, where nothing runs"
+    return f"{role} is at {target}: {serve.recipe_id} ({serve.container_id[:12]}) serves it"
 
 
 def lost(run: Run, args: Mapping[str, Any]) -> str | None:

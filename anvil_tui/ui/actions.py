@@ -106,6 +106,14 @@ ACTIONS: tuple[Action, ...] = (
         "traffic", "role", policies.rollback, lambda t: Intent("rollback", role=t.role),
     ),
     Action(
+        "role.drill", "drill", ("D",), "Roll back and come home, timed and compared fact by fact",
+        "traffic", "role", policies.drill, lambda t: Intent("drill", role=t.role, stepwise=t.stepwise),
+    ),
+    Action(
+        "role.steps", "drill by steps", ("S",), "A drill that waits for you before each step; r lets it go on",
+        "traffic", "steps", policies.drill,
+    ),
+    Action(
         "serve.unload", "unload", ("x",), "Stop the selected serve; its container is kept",
         "traffic", "serve", policies.unload, lambda t: Intent("unload", container_id=t.serve),
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.plan import Intent, Plan
@@ -44,12 +44,14 @@ class Deeds:
         self.pending = True
         if action.kind == "operation":
             self._about_operation(action, target)
-        elif action.kind in ("recipe", "role") and not target.role:
+        elif action.kind in ("recipe", "role", "steps") and not target.role:
             self._choose_role(action, target)
         elif action.kind == "recipe" and not target.recipe:
             self._choose_recipe(action, target)
         elif action.kind == "suite":
             self._choose_suite(action, target)
+        elif action.kind == "steps":
+            self._again(REGISTRY["role.drill"], replace(target, stepwise=True))
         else:
             self._plan(action, target)
 
@@ -112,7 +114,7 @@ class Deeds:
         if recipe is None or role is None or suite is None:
             self.pending = False
             return
-        chosen = {k: v for k, v in (("recipe", recipe), ("role", role), ("suite", suite)) if v}
+        chosen: dict[str, Any] = {k: v for k, v in (("recipe", recipe), ("role", role), ("suite", suite)) if v}
         self._again(action, replace(target, **chosen))
 
     # plan, dialog, start

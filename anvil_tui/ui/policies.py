@@ -27,6 +27,7 @@ class Target:
     operation: str = ""
     suite: str = ""
     target: str = ""
+    stepwise: bool = False
 
 
 def _writable(world: World) -> str | None:

@@ -53,6 +53,7 @@ class View:
     recipe: str = ""
     gate: str = ""
     bundle: str = ""
+    standing: str = ""
     zone: tzinfo | None = None
     filters: tuple[tuple[str, str], ...] = ()
     picked: frozenset[str] = frozenset()

@@ -6,6 +6,7 @@ from anvil_tui.core.world import OPERATION_LABEL, Light, Phase, Serve, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import state_note
+from anvil_tui.ui.presenters.standing import drilled
 from anvil_tui.ui.text import clip, literal, short_id
 
 PHASE_TONES: dict[Phase, Tone] = {
@@ -193,7 +194,10 @@ def place(world: World, serve: Serve) -> list[Cell]:
     if ready is None or held is None or held.rollback[:1] != (serve.container.id,):
         return [Cell(f"older rollback of {role}", "dim")]
     if ready.ready:
-        return [Cell(f"rollback of {role}: ready {glyphs.DONE}", "good")]
+        return [
+            Cell(f"rollback of {role}: ready {glyphs.DONE}", "good"),
+            Cell(f", {drilled(world, serve.record.role)}", "dim"),
+        ]
     return [Cell(clip(f"rollback of {role}: missing {literal(', '.join(ready.missing))}", 80), "bad")]
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from anvil_tui.ui.presenters import compare, details, gate_table, operations, recipes
+from anvil_tui.ui.presenters import compare, details, gate_table, gateway, operations, recipes, standing
 from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.widgets.pane import Build, Pane
 from anvil_tui.ui.widgets.tail import Tail
@@ -57,6 +57,28 @@ class Compare(Board):
             yield Pane(compare.panel, id="comparison")
 
 
+class Gateway(Board):
+    HINTS: ClassVar[tuple[str, ...]] = (
+        "view.help", "view.back", "role.quiesce", "role.drain", "role.readmit", "view.standing",
+    )  # fmt: skip
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="stack"):
+            yield Pane(gateway.panel, id="gateway")
+            yield Pane(gateway.requests_panel, id="requests")
+
+
+class Standing(Board):
+    HINTS: ClassVar[tuple[str, ...]] = (
+        "view.help", "view.back", "view.detail", "role.drill", "credential.rotate", "client.apply",
+    )  # fmt: skip
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="split"):
+            yield Pane(standing.list_panel, "standing", id="standings")
+            yield Pane(standing.detail_panel, id="standing")
+
+
 class Logs(Board):
     HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.back", "view.pause", "view.filter", "view.redraw")
 
@@ -76,6 +98,7 @@ class Detail(Board):
     BUILDS: ClassVar[dict[str, Build]] = {
         "serve": details.serve_panel, "gpu": details.gpu_panel, "gate": gate_table.detail,
         "operation": operations.detail_panel, "recipe": recipes.detail_panel, "bundle": compare.panel,
+        "standing": standing.detail_panel,
     }  # fmt: skip
 
     def __init__(self, field: str) -> None:
@@ -95,4 +118,6 @@ SCREENS: dict[str, type[Board]] = {
     "view.gates": Gates,
     "view.compare": Compare,
     "view.logs": Logs,
+    "view.gateway": Gateway,
+    "view.standing": Standing,
 }

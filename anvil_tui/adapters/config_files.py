@@ -12,6 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.adapters.files import folder_lock, revision, write_atomic
 from anvil_tui.core.errors import BadFile, EffectFailed, NoCredential, NotFound, Refused, Unreachable
 from anvil_tui.core.text import clean
@@ -78,7 +79,9 @@ class ConfigFileReader:
         argv = [self._ssh, "-T", *(f"-o{key}={value}" for key, value in _OPTIONS.items()), "--", host, remote]
         began = time.monotonic()
         try:
-            done = subprocess.run(argv, input=data, capture_output=True, timeout=_TIMEOUT_S, check=False)
+            done = subprocess.run(
+                argv, input=data, capture_output=True, timeout=_TIMEOUT_S, check=False, env=child_env()
+            )
         except subprocess.TimeoutExpired:
             raise Unreachable(f"ssh {host}", "no answer in time", time.monotonic() - began) from None
         except OSError as why:

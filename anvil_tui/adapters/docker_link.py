@@ -24,6 +24,7 @@ import docker.errors
 import requests
 import urllib3
 
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.text import clean
 
@@ -56,8 +57,9 @@ class SshTunnel:
         argv += ["-L", f"{self.socket}:{remote}", "--", target, "cat"]
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
-            )
+                argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
+                start_new_session=True, env=child_env(),
+            )  # fmt: skip
         self._wait(url)
 
     def _wait(self, url: str) -> None:

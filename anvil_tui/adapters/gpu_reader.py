@@ -21,6 +21,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.core.box import Gpu, GpuSnapshot
 from anvil_tui.core.gpu_wire import GpuFault, keep_rows, snapshot_from_json
 from anvil_tui.core.reading import Reading
@@ -102,7 +103,7 @@ class ChildGpuReader:
         try:
             child = subprocess.Popen(
                 self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                start_new_session=True,
+                start_new_session=True, env=child_env(),
             )  # fmt: skip
         except OSError as error:
             self._fail(f"GPU reader {self._argv[0]!r} cannot be started: {error}")

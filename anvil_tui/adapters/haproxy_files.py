@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.adapters.files import revision, write_atomic
 from anvil_tui.adapters.haproxy_socket import answers, make_socket_dir, socket_dir
 from anvil_tui.core.errors import BadFile, Refused
@@ -153,7 +154,7 @@ def validate(paths: Paths, settings: GatewaySettings, config: str) -> None:
         try:
             done = subprocess.run(
                 [binary, "-c", "-f", str(copy)], capture_output=True, text=True, errors="replace",
-                timeout=_CHECK_TIMEOUT_S, check=False,
+                timeout=_CHECK_TIMEOUT_S, check=False, env=child_env(),
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as why:
             raise Refused(f"{binary} could not check {paths.config}: {why}; nothing was changed") from why

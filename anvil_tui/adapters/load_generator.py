@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.adapters.load_answers import Frames
 from anvil_tui.adapters.openai_client import endpoint, header_safe
 from anvil_tui.core.errors import EffectFailed, Unreachable
@@ -123,7 +124,7 @@ class _Child:
         try:
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                start_new_session=True, bufsize=0,
+                start_new_session=True, bufsize=0, env=child_env(),
             )  # fmt: skip
         except OSError as why:
             raise EffectFailed(f"{self._name} cannot be started: {why}") from why

@@ -44,5 +44,6 @@ def given_key(args: argparse.Namespace, box: Box) -> str:
         return ""
     key = sys.stdin.read(MAX_CHARACTERS + 1).strip() if source == "-" else box.secret(source).value
     if why := unfit(key):
-        raise Refused(f"the new key from {'standard input' if source == '-' else source} {why}; nothing was changed")
+        place = "standard input" if source == "-" else source
+        raise Refused(f"the new key from {place} {why}; nothing was changed")
     return key

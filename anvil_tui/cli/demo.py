@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from anvil_tui.adapters.box_file import BoxFile
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader, install_files, run_argv
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.toml_files import load_workspace
@@ -127,7 +128,7 @@ def _child(argv: list[str], log: Path, stdout: int | None) -> Iterator[subproces
     with log.open("wb") as out:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=out if stdout is None else stdout, stderr=out,
-            start_new_session=True, cwd=log.parent,
+            start_new_session=True, cwd=log.parent, env=child_env(),
             preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
         )  # fmt: skip
     try:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.core.errors import Refused
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.plan import Plan
-from anvil_tui.core.workspace import Workspace
 from anvil_tui.service.box import Box
 from anvil_tui.service.operation import Mode, prepare
 
-KEPT_ENV = (
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK",
-    "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
-)  # fmt: skip
 
-
-def child_env(workspace: Workspace) -> dict[str, str]:
-    """A built environment: what a process needs, and the variables that anvil.toml names as secrets."""
-    named = [ref.removeprefix("env:") for ref in workspace.gateway.client_keys if ref.startswith("env:")]
-    return {k: os.environ[k] for k in (*KEPT_ENV, *named) if k in os.environ}
+def operation_env(box: Box) -> dict[str, str]:
+    """The operation process resolves secrets itself, so it gets the variables that anvil.toml names as such, and
+    those that command gates name."""
+    gateway = box.workspace.gateway
+    refs = (*gateway.client_keys, gateway.admin_key or "")
+    asked = (name for s in box.suites() if s.suite for gate in s.suite.gates for name in gate.env)
+    return child_env((*(ref.removeprefix("env:") for ref in refs if ref.startswith("env:")), *asked))
 
 
 def start(box: Box, plan: Plan) -> str:
@@ -43,7 +40,7 @@ def spawn(box: Box, operation: str, mode: Mode) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
             [sys.executable, "-m", "anvil_tui.cli.operate", box.directory, operation, mode],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=child_env(box.workspace),
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=operation_env(box),
             start_new_session=True, cwd=box.directory,
         )  # fmt: skip
 

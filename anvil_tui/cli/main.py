@@ -160,7 +160,7 @@ def _add_credentials(verbs: Verbs, add: Add) -> None:  # type: ignore[valid-type
     rotate = add("rotate", "a new client key in the gateway and in every copy, without a refused request")
     rotate.add_argument("target", metavar="CREDENTIAL")
     rotate.add_argument("--from", dest="source", metavar="REF", default="",
-                        help="the new key: a reference, or - for standard input (default: one is made)")  # fmt: skip
+                        help="the new key: a reference, or - for standard input (default: a made one)")  # fmt: skip
     rotate.add_argument("--grace", dest="timeout", type=_seconds, metavar="S",
                         help="how long old and new are both taken before the decision (default 5)")  # fmt: skip
 

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from anvil_tui.adapters.child_env import child_env
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.cli.wiring import anvil_gateway, box_of, client_keys, open_controls, workspace_dir
 from anvil_tui.core.errors import Refused
@@ -84,7 +85,7 @@ def _run_gateway(args: argparse.Namespace) -> int:
     )  # fmt: skip
     argv = run_argv(directory, workspace.gateway)
     print(f"gateway on {workspace.gateway.bind}: {' '.join(argv)}", file=sys.stderr, flush=True)
-    os.execv(argv[0], argv)
+    os.execve(argv[0], argv, child_env())
 
 
 def gpu_reader(args: argparse.Namespace) -> int:

@@ -51,6 +51,8 @@ class Rig:
         self, argv: tuple[str, ...] = (), deadline_s: float = 5.0, start_deadline_s: float = 20.0
     ) -> ChildGpuReader:
         argv = argv or nvml_argv(0.05, str(self.library))
+        if path := os.environ.get("FAKE_NVML"):  # a reader inherits nothing
+            argv = ("/usr/bin/env", f"FAKE_NVML={path}", *argv)
         self.readers.append(ChildGpuReader(argv, deadline_s, RealClock(), start_deadline_s=start_deadline_s))
         return self.readers[-1]
 

@@ -17,6 +17,9 @@ _AREAS = {
     "serve": "The selected serve",
     "role": "Its role",
     "operation": "Operations",
+    "client": "Clients",
+    "credential": "Credentials",
+    "stored": "Images and caches",
 }
 
 

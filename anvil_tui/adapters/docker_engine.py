@@ -14,7 +14,7 @@ import docker.errors
 from docker.types import DeviceRequest, Healthcheck, Mount
 
 from anvil_tui.adapters import docker_shape as shape
-from anvil_tui.adapters.docker_files import file_sha256
+from anvil_tui.adapters.docker_files import file_sha256, path_size
 from anvil_tui.adapters.docker_link import DockerLink, as_object, daemon_text
 from anvil_tui.adapters.docker_logs import LogFollow, tail_lines
 from anvil_tui.core.box import MIB, Container, Daemon
@@ -113,6 +113,10 @@ class DockerReader:
     def sha256(self, container_id: str, path: str, timeout_s: float) -> str:
         """Hash of one file as the container sees it, streamed by the daemon; `timeout_s` bounds all of it."""
         return file_sha256(self._link, container_id, path, timeout_s)
+
+    def size_of(self, container_id: str, path: str) -> int | None:
+        """Bytes of one file as the container sees it, None = a folder."""
+        return path_size(self._link, container_id, path)
 
     def daemon(self) -> Daemon:
         with self._link.asking("version"):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
+import json
 import tarfile
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from anvil_tui.adapters import docker_shape as shape
 from anvil_tui.adapters.docker_link import DockerLink
 from anvil_tui.core.errors import EffectFailed, NotFound
 
 _CHUNK = 1024 * 1024
+_FOLDER = 1 << 31  # Go's mode bit for a directory
 
 
 class _Stream(io.RawIOBase):
@@ -52,3 +56,19 @@ def file_sha256(link: DockerLink, container_id: str, path: str, timeout_s: float
             while block := content.read(_CHUNK):
                 digest.update(block)
     return digest.hexdigest()
+
+
+def path_size(link: DockerLink, container_id: str, path: str) -> int | None:
+    """Bytes of one file as the container sees it, None = a folder. NotFound without it."""
+    what = f"{path} of container {shape.short(container_id)}"
+    with link.asking(what):
+        api: Any = link.api()
+        url = api._url("/containers/{0}/archive", container_id)
+        answer = api.head(url, params={"path": path}, timeout=link.timeout_s)
+        if answer.status_code == 404:
+            raise NotFound(f"{what} does not exist")
+        answer.raise_for_status()
+        told = json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))
+    if target := told.get("linkTarget"):
+        return path_size(link, container_id, str(target))
+    return None if int(told["mode"]) & _FOLDER else int(told["size"])

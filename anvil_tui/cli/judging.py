@@ -18,7 +18,7 @@ from anvil_tui.core.present import ground_of
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.redact import redact
 from anvil_tui.core.screening import Feasible, Ground, as_json, feasible, lines, under
-from anvil_tui.core.waivers import Waiver, in_force, scope, waiver_text
+from anvil_tui.core.waivers import CheckWaiver, Waiver, check_waiver_text, in_force, scope, waiver_text
 from anvil_tui.core.world import RecipeFile, World
 from anvil_tui.service.box import Box
 
@@ -63,10 +63,13 @@ def feasibility(args: argparse.Namespace, box: Box) -> int:
 
 
 def waive(args: argparse.Namespace) -> int:
-    """Record a waiver of the reserve for one recipe on its GPUs. It changes the class and nothing else."""
+    """Record a waiver of the reserve for one recipe on its GPUs (it changes the class and nothing else), or of one
+    check of its way back."""
     if args.read_only:
         raise Refused("--read-only: nothing is changed")
     box = box_of(args)
+    if args.check:
+        return _waive_check(args, box)
     recipe = one_recipe(box.recipes(), args.recipe)
     ground = ground_of(world_of(box), recipe)
     before = feasible(recipe, ground)
@@ -86,6 +89,34 @@ def waive(args: argparse.Namespace) -> int:
     return 0
 
 
+def _waive_check(args: argparse.Namespace, box: Box) -> int:
+    kept = box.store.kept_recipes().values()
+    have = sorted({f.recipe.id for f in box.recipes() if f.recipe} | {r.id for r in kept})
+    if args.recipe not in have:
+        raise NotFound(f"no recipe {args.recipe!r} (have: {', '.join(have)})")
+    if args.until and args.until < box.clock.utc().date():
+        raise Refused(f"--until {args.until} is in the past")
+    made = CheckWaiver(
+        box.clock.utc().isoformat(timespec="seconds"), args.recipe, args.check, _reason(args, box),
+        by=getpass.getuser(), until=str(args.until) if args.until else "",
+    )  # fmt: skip
+    box.lease.take("waive")
+    try:
+        box.store.waive_check(made)
+    finally:
+        box.lease.release()
+    told = f"{made.recipe} as a way back, {made.check}: {check_waiver_text(made)}"
+    print(json.dumps({"waiver": told}) if args.json else f"recorded: {told}")
+    return 0
+
+
+def _reason(args: argparse.Namespace, box: Box) -> str:
+    reason = redact(args.reason.strip(), known(client_keys(box.workspace, Path(box.directory))))
+    if not reason:
+        raise Refused("--reason is empty: a waiver says why")
+    return reason
+
+
 def _waiver(args: argparse.Namespace, box: Box, before: Feasible, recipe: Recipe, ground: Ground) -> Waiver:
     if not before.gpus:
         raise Refused(f"a waiver is for one recipe on its GPUs: {before.note or 'none can be told'}")
@@ -96,9 +127,7 @@ def _waiver(args: argparse.Namespace, box: Box, before: Feasible, recipe: Recipe
         )
     if args.until and args.until < ground.today:
         raise Refused(f"--until {args.until} is in the past")
-    reason = redact(args.reason.strip(), known(client_keys(box.workspace, Path(box.directory))))
-    if not reason:
-        raise Refused("--reason is empty: a waiver says why")
+    reason = _reason(args, box)
     return Waiver(
         box.clock.utc().isoformat(timespec="seconds"), recipe.id, scope(before.gpus), before.standing_mib,
         args.reserve, reason, by=getpass.getuser(), until=str(args.until) if args.until else "",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from anvil_tui import __version__
 from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.standing import WAIVABLE
 
 ACTIONS = ("list", "show", "pause", "resume", "undo", "cancel", "accept")
 Command = Callable[[argparse.Namespace], int]
@@ -143,7 +144,9 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
 
 
 def _add_clients(verbs: Verbs) -> None:  # type: ignore[valid-type]
-    clients = _verb(verbs, "clients", "list, preview: what clients believe against what serves", "clients", "clients")
+    clients = _verb(
+        verbs, "clients", "list, preview: what clients believe against what serves", "clients", "clients"
+    )
     clients.add_argument("action", choices=("list", "preview"), nargs="?", default="list")
     clients.add_argument("client", nargs="?", default="", metavar="NAME")
     apply = _change(verbs, "apply", "write what serves into a client's catalog, with a copy of what was there")
@@ -208,11 +211,12 @@ def _percent(text: str) -> float:
 
 
 def _add_waive(verbs: Verbs) -> None:  # type: ignore[valid-type]
-    waive = _verb(
-        verbs, "waive", "record an exception from the reserve, for one recipe on its GPUs", "judging", "waive"
-    )
+    text = "record an exception for one recipe: from the reserve on its GPUs, or from one check of its way back"
+    waive = _verb(verbs, "waive", text, "judging", "waive")
     waive.add_argument("recipe")
-    waive.add_argument("--reserve", type=_mib, required=True, metavar="MIB", help="MiB each GPU must still keep")
+    what = waive.add_mutually_exclusive_group(required=True)
+    what.add_argument("--reserve", type=_mib, metavar="MIB", help="MiB each GPU must still keep")
+    what.add_argument("--way-back", dest="check", choices=WAIVABLE, metavar="CHECK", help=", ".join(WAIVABLE))
     waive.add_argument("--reason", required=True, help="kept with the record and in evidence")
     waive.add_argument("--until", type=_day, metavar="DATE", help="last day on which it counts (default: no end)")
 

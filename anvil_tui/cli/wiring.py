@@ -16,6 +16,7 @@ from anvil_tui.adapters.command_runner import ChildCommands
 from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.engine_http import HttpEngineReader
+from anvil_tui.adapters.file_look import LocalFiles
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
 from anvil_tui.adapters.host_inspect import host_inspector
@@ -25,6 +26,7 @@ from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.load_generator import ChildLoadGenerator
 from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.openai_client import OpenAIClient
+from anvil_tui.adapters.port_look import LocalPorts
 from anvil_tui.adapters.sandbox import ChildSandbox
 from anvil_tui.adapters.secrets import find, resolve
 from anvil_tui.adapters.toml_files import load_recipes, load_suites, load_workspace
@@ -71,6 +73,7 @@ def open_box(directory: Path) -> Box:
     engines, chat = HttpEngineReader(clock), OpenAIClient(clock.monotonic_s)
     gpus = ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock)
     host = host_inspector(workspace.containers.url, directory, clock)
+    elsewhere = workspace.containers.url.startswith("ssh://")
     parts = GateParts(
         chat, engines, containers, gpus, clock, host,
         load=ChildLoadGenerator(), commands=ChildCommands(directory), sandbox=ChildSandbox(),

@@ -16,6 +16,7 @@ def problems(world: World) -> Iterator[str]:
     yield from _roles(world)
     yield from _drills(world)
     yield from _serves(world)
+    yield from _rollbacks(world)
     yield from _gateway(world)
     yield from _sources(world)
     yield from _gpus(world)

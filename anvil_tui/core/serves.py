@@ -18,7 +18,7 @@ from anvil_tui.core.lights import lights
 from anvil_tui.core.ownership import owners, sight_of
 from anvil_tui.core.problems import problems
 from anvil_tui.core.progress import MISSES
-from anvil_tui.core.readiness import readiness
+from anvil_tui.core.readiness import readiness, returning
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.times import age_s, parse_time
@@ -60,7 +60,12 @@ def derive(world: World) -> World:
         key=lambda s: (_ORDER.index(s.position), not s.container.running),
     )
     world = replace(world, serves=tuple(serves), owners=owners(sight_of(world)))
-    world = replace(world, rollbacks={r.name: readiness(world, r) for r in world.workspace.roles})
+    roles = world.workspace.roles
+    world = replace(
+        world,
+        rollbacks={r.name: readiness(world, r) for r in roles},
+        returns={r.name: returning(world, r) for r in roles},
+    )
     return replace(world, problems=tuple(problems(world)))
 
 

@@ -6,13 +6,21 @@ Times are UTC, ISO 8601; "" = not looked at yet. Unknown is a state of its own a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 CheckName = Literal[
     "record", "image", "container", "weights", "configuration", "port", "gpus", "credential", "gates", "budgets",
     "drill", "home",
 ]  # fmt: skip
+
+
+NEVER_WAIVED: Mapping[CheckName, str] = {
+    "record": "without its exact recipe nothing can be started again",
+    "credential": "without it nothing could be verified through the gateway",
+}
+WAIVABLE: tuple[CheckName, ...] = tuple(n for n in get_args(CheckName) if n not in NEVER_WAIVED)
 
 
 @dataclass(frozen=True, slots=True)

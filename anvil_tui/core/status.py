@@ -21,7 +21,7 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.text import clean
 from anvil_tui.core.times import parse_time, utc_text, with_zone
 from anvil_tui.core.vram import holder
-from anvil_tui.core.world import Lights, Serve, World
+from anvil_tui.core.world import Lights, Readiness, Serve, World
 
 STATUS_SCHEMA = "anvil.status/1"
 # Three missed cadences of each source.
@@ -45,6 +45,7 @@ def status_json(world: World) -> dict[str, Any]:
         "serves": [_serve_json(world, s) for s in world.serves],
         "roles": {n: asdict(r) for n, r in world.record.roles.items()},
         "rollbacks": {n: {**asdict(r), "ready": r.ready} for n, r in world.rollbacks.items()},
+        "returns": {n: {**asdict(r), "ready": r.ready} for n, r in world.returns.items()},
         "operations": [{**asdict(o), "state": o.state} for o in world.operations[-5:]],
         "recipes": {"usable": sum(f.recipe is not None for f in world.recipes), "errors": _recipe_errors(world)},
         "qualified": {name: asdict(h) for name, h in sorted(world.qualified.items())},
@@ -289,5 +290,13 @@ def _clients(world: World) -> Iterator[str]:
 
 def _rollbacks(world: World) -> Iterator[str]:
     for role, r in world.rollbacks.items():
-        state = "ready" if r.ready else f"not ready, missing: {'; '.join(r.missing)}"
-        yield f"{role} -> {r.target or 'nothing'}: {state}"
+        yield f"{role} -> {r.target or 'nothing'}: {_ready(r)}"
+        yield from (f"    {c.name:13} {c.state:7} {c.why}" for c in r.checks)
+    for role, r in world.returns.items():
+        if r.target:
+            yield f"{role}, once promoted over -> {r.target}: {_ready(r)}"
+            yield from (f"    {c.name:13} {c.state:7} {c.why}" for c in r.checks if c.state != "ok")
+
+
+def _ready(r: Readiness) -> str:
+    return "ready" if r.ready else f"not ready: {'; '.join(r.missing)}"

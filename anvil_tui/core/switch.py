@@ -12,7 +12,9 @@ from anvil_tui.core.apply import tell_clients
 from anvil_tui.core.draft import Candidate, Draft
 from anvil_tui.core.facts import alias_text
 from anvil_tui.core.gates import Suite
+from anvil_tui.core.readiness import Bind, in_facts, judged, refused
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.standing import Check
 from anvil_tui.core.workspace import Role
 from anvil_tui.core.world import ServeRecord
 
@@ -52,11 +54,9 @@ def plan_rollback(d: Draft) -> None:
     suite = d.facts.suite(d.intent.suite or back.qualified_suite or recipe.suite)
     d.title = f"rollback {role.name} to {back.recipe_id} ({back.container_id[:12]})"
     d.target(role=role.name, serve=back, suite=suite)
-    seen = d.facts.container(back)
-    if seen is None:
+    against = prove_return(d, "rollback", back, old)
+    if d.facts.container(back) is None and "container" not in (c.name for c in against):
         d.refuse(f"the retained container {back.container_id[:12]} of {back.recipe_id} does not exist any more")
-    elif seen.image_id != back.image_id:
-        d.refuse(f"container {back.container_id[:12]} runs image {seen.image_id[:19]}, not {back.image_id[:19]}")
     candidate = Candidate(recipe, role, back.slot, back.port, back, d.facts.running(back))
     _switch(d, role, old, candidate, suite, ladder[1:])
     tell_clients(d, role.name)
@@ -66,17 +66,25 @@ def _rollback_exists(d: Draft, old: ServeRecord | None) -> None:
     """The incumbent will be the way back: refuse if it could not be started again."""
     if old is None:
         return d.warnings.append("nothing serves this role: there is no way back but `unload`")
+    prove_return(d, "promote", old, old)
     seen = d.facts.container(old)
-    if seen is None:
-        d.refuse(f"the incumbent's container {old.container_id[:12]} does not exist: there would be no way back")
-    elif seen.restart_policy not in ("", "no", "unless-stopped"):
+    if seen and seen.restart_policy not in ("", "no", "unless-stopped"):
         d.refuse(
             f"container {seen.name} has restart policy {seen.restart_policy}: it would resurrect after a stop"
         )
-    elif seen.image_id != old.image_id:
-        d.refuse(
-            f"the incumbent runs image {seen.image_id[:19]}, recorded is {old.image_id[:19]}: someone replaced it"
-        )
+
+
+def prove_return(d: Draft, verb: Bind, back: ServeRecord, incumbent: ServeRecord | None) -> tuple[Check, ...]:
+    """What `core/readiness.py` finds of a return to `back`, as refusals and warnings; the plan rests on the states,
+    and the journal's `begin` has them. Returns the checks that refuse."""
+    found = in_facts(d.facts, back, incumbent.container_id if incumbent else "")
+    refusals, warnings = judged(verb, back.recipe_id, found)
+    for why in refusals:
+        d.refuse(why)
+    d.warnings += warnings
+    states = {c.name: f"waived: {c.why}" if c.state == "waived" else c.state for c in found}
+    d.rests_on["way_back"] = {"recipe": back.recipe_id, "container": back.container_id, "checks": states}
+    return refused(verb, found)
 
 
 def _must_stop_first(d: Draft, old: ServeRecord | None, c: Candidate) -> bool:

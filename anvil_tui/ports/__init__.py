@@ -97,6 +97,9 @@ class ContainerReader(Protocol):
     def sha256(self, container_id: str, path: str, timeout_s: float) -> str:
         """Hash of one file as the container sees it. NotFound without it; EffectFailed when it takes longer."""
 
+    def size_of(self, container_id: str, path: str) -> int | None:
+        """Bytes of one file as the container sees it, None = a folder. NotFound without it."""
+
     def logs(self, container_id: str, *, tail: int = 2000) -> tuple[LogLine, ...]: ...
 
     def follow(self, container_id: str, *, since: str | None = None) -> Iterator[LogLine]:

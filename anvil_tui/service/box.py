@@ -25,6 +25,7 @@ from anvil_tui.ports import (
 )
 from anvil_tui.ports.files import ConfigControl, ConfigFiles
 from anvil_tui.ports.operations import BoxStore, BundleStore, OperationStore, WriteRight
+from anvil_tui.ports.surroundings import FileReader, PortReader
 from anvil_tui.service.gates.conductor import Conductor
 
 

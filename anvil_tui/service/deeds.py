@@ -19,6 +19,7 @@ from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, Bo
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.load_measure import note_before
 from anvil_tui.service.run import Run
+from anvil_tui.service.way_back import recorded, with_suite
 
 Seen = dict[str, Any]
 
@@ -184,7 +185,7 @@ def wait_free(run: Run, step: Step) -> None:
 # the box record
 
 
-def recorded(run: Run, step: Step) -> Seen | None:
+def record_holds(run: Run, step: Step) -> Seen | None:
     now = run.box.store.read()
     return {"generation": now.generation} if applied(run, step, now) == now else None
 
@@ -200,9 +201,7 @@ def applied(run: Run, step: Step, now: BoxRecord) -> BoxRecord:
         made = serve_record(run, args["serve"], serves, args.get("suite", ""))
         serves[made.container_id] = made
     if "qualified" in args:
-        serves[args["qualified"]] = qualified(
-            serves[args["qualified"]], args["suite"], run.operation, run.begun_at
-        )
+        serves[args["qualified"]] = _proven(run, serves[args["qualified"]], args["suite"])
     if "unqualified" in args and a_gate_failed(run):
         serves[args["unqualified"]] = qualified(serves[args["unqualified"]], "", "", "")
     if "forget" in args:
@@ -233,7 +232,20 @@ def serve_record(run: Run, args: Mapping[str, Any], have: Mapping[str, ServeReco
         made_by=container.labels.get(OPERATION_LABEL, run.operation),
         exclusive=recipe.exclusive,
     )
-    return qualified(fresh, suite, run.operation, run.begun_at) if suite else fresh
+    if not fresh.shape:
+        fresh = replace(fresh, shape=recorded(run.box, container, recipe))
+    return _proven(run, fresh, suite) if suite else fresh
+
+
+def _proven(run: Run, serve: ServeRecord, suite: str) -> ServeRecord:
+    """Qualified by this operation. A record from before shapes were kept gets one: what passed is what it is."""
+    if not serve.shape:
+        recipe = run.recipe({"recipe": serve.recipe_id, "digest": serve.recipe_digest})
+        serve = replace(
+            serve, shape=recorded(run.box, run.need_container({"container": serve.container_id}), recipe)
+        )
+    judged = replace(serve, shape=with_suite(run.box, serve.shape, suite))
+    return qualified(judged, suite, run.operation, run.begun_at)
 
 
 def a_gate_failed(run: Run) -> bool:
@@ -281,7 +293,7 @@ DEEDS: dict[str, Deed] = {
     "stop": Deed(stopped, stop),
     "remove": Deed(removed, remove),
     "free": Deed(freed, wait_free),
-    "record": Deed(recorded, record),
+    "record": Deed(record_holds, record),
     "decide": Deed(decided, decide),
     "way-back": Deed(startable, no_way_back),
 }

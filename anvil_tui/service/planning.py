@@ -18,6 +18,7 @@ from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.clients import with_catalogs, with_catalogs_after
 from anvil_tui.service.credentials import found_or_why, inspect
 from anvil_tui.service.gates.session import GateTarget
+from anvil_tui.service.way_back import Unrunnable, WayBack
 from anvil_tui.service.rotate import with_copies
 from anvil_tui.service.way_back import Unrunnable, WayBack
 
@@ -48,6 +49,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
         pids=box.host.containers_of(gpu_pids(gpus)),
         unfinished=open_ones[-1] if open_ones else "",
         waivers=box.store.waivers(),
+        check_waivers=box.store.check_waivers(),
         loads=box.store.loads(),
         drills=box.store.drills(),
         today=box.clock.utc().date(),
@@ -76,13 +78,27 @@ def plan(box: Box, intent: Intent, facts: Facts | None = None) -> Plan:
     facts = facts or gather(box)
     for enrich in ENRICHED_BY.get(intent.verb, ()):
         facts = enrich(box, intent, facts)
-    return make_plan(intent, facts, unrunnable)
+    return make_plan(intent, facts, unrunnable_on(box))
+
+
+def unrunnable_on(box: Box) -> Unrunnable:
+    """Asks the conductor which gates of a suite could not run on a recipe, and why."""
+
+    def unrunnable(suite: Suite, recipe: Recipe) -> Mapping[str, str]:
+        return box.conductor.unrunnable(suite, target_of(box, recipe, "", 0, ""))
+
+    return unrunnable
+
+
+def _prove_way_back(box: Box, intent: Intent, facts: Facts) -> Facts:
+    return WayBack(box, unrunnable_on(box)).for_plan(intent, facts)
 
 
 Enrich = Callable[[Box, Intent, Facts], Facts]
 ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {
-    "promote": (with_catalogs_after,),
-    "rollback": (with_catalogs_after,),
+    "promote": (_prove_way_back, with_catalogs_after),
+    "rollback": (_prove_way_back, with_catalogs_after),
+    "drill": (_prove_way_back,),
     "apply": (with_catalogs,),
     "rotate": (with_copies,),
 }

@@ -28,6 +28,7 @@ from anvil_tui.service.pasts import Pasts
 from anvil_tui.service.planning import unrunnable_on
 from anvil_tui.service.rotate import copies_read
 from anvil_tui.service.store import Store
+from anvil_tui.service.way_back import ONCE_HASH_S, STANDING_HASH_S, WayBack
 
 if TYPE_CHECKING:
     from anvil_tui.service.box import Box
@@ -38,6 +39,7 @@ HOST_S, CONTAINERS_S, GATEWAY_S = 5.0, 2.0, 1.0
 JOURNAL_S, FILES_S, IMAGES_S, EVIDENCE_S = 0.5, 2.0, 15.0, 15.0
 CREDENTIALS_S = 30.0
 STOP_S = 1.8
+WAY_BACK_S = 30.0
 FIRST_GPU_S = 10.0
 CLIENTS_S = 60.0
 
@@ -149,6 +151,7 @@ class Probes:
         self._gpus()
         self._evidence()
         self._clients()
+        self._way_back(ONCE_HASH_S)
         return self.store.world
 
     def follow(self, container_id: str | None) -> None:
@@ -245,7 +248,7 @@ class Probes:
         self._complain("operations", "")
         before = self.store.world
         if lease != before.lease or _ended(views) != _ended(before.operations):
-            self.poke("containers", "gateway", "files", "evidence", "clients")
+            self.poke("containers", "gateway", "files", "evidence", "way_back", "clients")
         self.store.update(operations=views, lease=lease)
         return True
 
@@ -256,6 +259,7 @@ class Probes:
             ("record", self._src.record), ("stored", self._src.stored),
             ("recipes", self._src.recipes), ("suites", self._src.suites),
             ("waivers", self._src.waivers), ("loads_kept", self._src.loads), ("drills", self._src.drills),
+            ("check_waivers", self._src.check_waivers),
         )  # fmt: skip
         for name, call in calls:
             try:
@@ -288,7 +292,10 @@ class Probes:
                 self._complain("images", str(error))
                 return False
         self._complain("images", "")
+        first = not self.store.world.proofs
         self.store.update(images=found)
+        if first:
+            self.poke("way_back")
         return True
 
     def _evidence(self) -> bool:
@@ -300,6 +307,22 @@ class Probes:
             return False
         self._complain("evidence", "")
         self.store.update(**fields)
+        return True
+
+    def _way_back(self, hash_s: float = STANDING_HASH_S) -> bool:
+        """What a return to each incumbent and way back needs. An operation at work is left alone: it may be about
+        to bind a port or to read the weights itself. Weights are read on at once while there are any left."""
+        if self.store.world.lease is not None:
+            return True
+        try:
+            proofs, more = self._src.way_back(self.store.world, hash_s)
+        except (AnvilError, OSError) as error:
+            self._complain("way back", str(error))
+            return False
+        self._complain("way back", "")
+        self.store.update(proofs=proofs)
+        if more and self._running:
+            self.poke("way_back")
         return True
 
     def _clients(self) -> bool:

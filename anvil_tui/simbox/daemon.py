@@ -22,6 +22,7 @@ from anvil_tui.simbox.profile import read_profile
 API, MIN_API, VERSION = "1.51", "1.24", "28.5.2"
 FIRST_PID = 5_000_000  # above any kernel's pid_max: never a process of this machine
 DEFAULT_GRACE_S = 10
+VOLUMES = "/var/lib/docker/volumes"
 
 
 class DockerError(Exception):
@@ -71,6 +72,7 @@ class SimContainer:
     engine: Engine | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     killed: bool = False
+    volumes: str = VOLUMES
 
     @property
     def running(self) -> bool:
@@ -100,6 +102,7 @@ class Daemon:
         self.pending: dict[str, dict[str, str]] = {}
         self.next_engine: dict[str, dict[str, str]] = {}
         self.gpu_driver = True
+        self.volumes = VOLUMES
         self._rng = random.Random(f"{seed}-daemon")
         self._pid = FIRST_PID
         self._events: deque[dict[str, Any]] = deque(maxlen=1000)
@@ -150,6 +153,7 @@ class Daemon:
             host=dict(body.get("HostConfig") or {}),
             created_ns=stamp_ns(),
             logs=LogBook(bool(config.get("Tty"))),
+            volumes=self.volumes,
         )
         self.containers[made.id] = made
         self.event("create", made)

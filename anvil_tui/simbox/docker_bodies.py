@@ -88,7 +88,7 @@ def inspect(c: SimContainer) -> dict[str, Any]:
         "AppArmorProfile": "",
         "ExecIDs": None,
         "HostConfig": _host(c.host),
-        "Mounts": _mounts(c.host),
+        "Mounts": _mounts(c),
         "Config": _config(c),
         "NetworkSettings": _network(c),
         "ImageManifestDescriptor": {
@@ -169,21 +169,22 @@ def _config(c: SimContainer) -> dict[str, Any]:
     }
 
 
-def _mounts(host: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _mounts(c: SimContainer) -> list[dict[str, Any]]:
     found = []
-    for bind in host.get("Binds") or ():
+    for bind in c.host.get("Binds") or ():
         source, target, *mode = bind.split(":")
         kind = "bind" if source.startswith("/") else "volume"
-        found.append(_mount(kind, source, target, "ro" not in (mode or [""])[0].split(",")))
-    for m in host.get("Mounts") or ():
-        found.append(
-            _mount(m.get("Type", "bind"), m.get("Source", ""), m.get("Target", ""), not m.get("ReadOnly"))
-        )
+        found.append(_mount(c, kind, source, target, "ro" not in (mode or [""])[0].split(",")))
+    for m in c.host.get("Mounts") or ():
+        kind, source, target = m.get("Type", "bind"), m.get("Source", ""), m.get("Target", "")
+        found.append(_mount(c, kind, source, target, not m.get("ReadOnly")))
     return found
 
 
-def _mount(kind: str, source: str, target: str, writable: bool) -> dict[str, Any]:
+def _mount(c: SimContainer, kind: str, source: str, target: str, writable: bool) -> dict[str, Any]:
+    """As the daemon tells it: a volume by its name, and by the folder that holds it."""
     name = {"Name": source, "Driver": "local"} if kind == "volume" else {}
+    source = f"{c.volumes}/{source}/_data" if kind == "volume" else source
     mode = "" if writable else "ro"
     return {
         "Type": kind,
@@ -233,7 +234,7 @@ def summary(c: SimContainer) -> dict[str, Any]:
         "Status": _phrase(c),
         "HostConfig": {"NetworkMode": c.host.get("NetworkMode") or "default"},
         "NetworkSettings": {"Networks": _network(c)["Networks"]},
-        "Mounts": _mounts(c.host),
+        "Mounts": _mounts(c),
     }
 
 

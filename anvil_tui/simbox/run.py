@@ -40,8 +40,9 @@ async def run(options: Options) -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    with _sockets(options.directory) as sockets:
+    with _sockets(options.directory) as sockets, tempfile.TemporaryDirectory(prefix="simbox-volumes-") as volumes:
         box = SimBox(sockets, options.scale, options.seed)
+        box.daemon.volumes = volumes
         try:
             await furnish(box, options)
             print("READY", flush=True)  # noqa: T201 - the one line that a parent waits for
@@ -72,6 +73,7 @@ async def furnish(box: SimBox, options: Options) -> None:
     workspace.write_workspace(directory, options.source, (box.docker_path, box.control_path), uuids, ports)
     recipes = workspace.read_recipes(directory)
     _stock(box, recipes)
+    workspace.stock_volumes(Path(box.daemon.volumes), recipes.values())
     await box.open()
     roles = dict(zip(workspace.GPU_ROLES, uuids, strict=True))
     old, now = recipes[workspace.ROLLBACK], recipes[workspace.INCUMBENT]
@@ -125,4 +127,5 @@ def _record(recipe: Recipe, container: SimContainer, slot: str, port: int) -> Se
         qualified_by=workspace.OPERATION,
         qualified_at=workspace.QUALIFIED_AT,
         qualified_suite="promotion",
+        shape=workspace.shape(container),
     )

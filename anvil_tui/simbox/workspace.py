@@ -9,13 +9,17 @@ import shutil
 import socket
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from anvil_tui.core.box import Container, GpuGrant
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.shape import shape_of, write
 from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
+from anvil_tui.simbox.daemon import SimContainer
+from anvil_tui.simbox.docker_bodies import inspect
 
 BOX, ROLE = "fakoli-dark", "primary"
 ALIASES = ("llm.primary", "llm.secondary", "llm.auxiliary", "llm.voice", "vision.general", "vision.ocr")
@@ -23,6 +27,7 @@ GPU_ROLES = ("compute-a", "compute-b")
 INCUMBENT, ROLLBACK, CANDIDATE = "glm53-524k-k5-xgfix", "glm53-1m-k5", "glm53-393k-c1"
 # the container that the 2026-09-02 record restored exactly
 INCUMBENT_ID = "45a009b848afcbb8c6b979178f2b493c6f15327a964e93190affcd60811b2ac0"
+WEIGHTS_FILE = "model.safetensors"
 KEY_FILE = "state/secrets/client.key"
 PREFERRED_PORTS = (8001, 8002, 9100)
 OPERATION = "simbox-start"
@@ -131,6 +136,37 @@ def read_recipes(directory: Path) -> dict[str, Recipe]:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         found[path.stem] = Recipe.model_validate_json(json.dumps(raw, default=str))
     return found
+
+
+def stock_volumes(root: Path, recipes: Iterable[Recipe]) -> None:
+    """The weights that recipes mount from volumes: files of the size on record that take no room."""
+    for recipe in recipes:
+        draft = recipe.speculation.draft if recipe.speculation else None
+        for weights in (recipe.model, draft):
+            mount = next((m for m in recipe.launch.mounts if weights and _below(weights.path, m.target)), None)
+            if weights is None or mount is None or "/" in mount.source:
+                continue
+            folder = root / mount.source / "_data" / Path(weights.path).relative_to(mount.target)
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / WEIGHTS_FILE).open("wb") as file:
+                file.truncate(weights.bytes or 1_000_000_000)
+
+
+def _below(path: str, target: str) -> bool:
+    return Path(path).is_relative_to(target)
+
+
+def shape(c: SimContainer) -> str:
+    """What a load of this container would have recorded of it (`core/shape.py`)."""
+    requests = c.host.get("DeviceRequests") or ()
+    gpus = tuple(name for request in requests for name in request["DeviceIDs"])
+    seen = Container(
+        c.id, c.name, c.status, c.image.id, c.image.ref, dict(c.config.get("Labels") or {}), argv=c.words,
+        restart_policy="no", gpus=GpuGrant(gpus, "uuids", gpus, "device-request") if gpus else GpuGrant(),
+        env_names=tuple(c.env),
+        mounts=tuple((m["Source"], m["Destination"], not m["RW"]) for m in inspect(c)["Mounts"]),
+    )  # fmt: skip
+    return write(shape_of(seen))
 
 
 def create_body(recipe: Recipe, port: int, uuids: Mapping[str, str]) -> dict[str, Any]:

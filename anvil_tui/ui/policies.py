@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from anvil_tui.core.credentials import credentials_of, why_not_usable
 from anvil_tui.core.gates import Verdict
+from anvil_tui.core.readiness import refused
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.secrets import parse_reference
 from anvil_tui.core.world import Phase, Serve, World
@@ -168,8 +169,10 @@ def rollback(world: World, target: Target) -> str | None:
     way_back = world.rollbacks.get(target.role)
     if way_back is None or not way_back.target:
         return f"{target.role} has no rollback yet: the next promotion keeps one"
-    missing = literal(", ".join(way_back.missing))
-    return None if way_back.ready else f"the rollback of {target.role} is not ready, missing: {missing}"
+    # What was not looked at yet the plan looks at itself; what stands in no rollback's way does not close the key.
+    against = [f"{c.name}: {c.why}" for c in refused("rollback", way_back.checks) if c.state == "missing" or c.at]
+    missing = literal("; ".join(against))
+    return f"the rollback of {target.role} is not ready, missing {missing}" if against else None
 
 
 def apply(world: World, target: Target) -> str | None:

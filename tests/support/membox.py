@@ -32,6 +32,7 @@ from anvil_tui.core.box import (
     GpuGrant,
     GpuProcess,
     GpuSnapshot,
+    Host,
     Request,
 )
 from anvil_tui.core.credentials import Proof
@@ -45,7 +46,9 @@ from anvil_tui.core.secrets import Secret
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import RecipeFile
 from anvil_tui.ports import ChatAnswer, ChatRequest, ContainerSpec, LogLine
+from anvil_tui.ports.surroundings import FileLook, HashLook, PortLook
 from anvil_tui.service.box import Box, Controls
+from anvil_tui.service.gates.session import GateTarget
 from anvil_tui.service.operation import Mode, operate, prepare
 from anvil_tui.service.planning import plan
 
@@ -118,6 +121,7 @@ class Docker:
         self.all: dict[str, Container] = {}
         self.dies: set[str] = set()
         self.refuses_start: set[str] = set()
+        self.hashes: dict[str, str] = {}
         self.started: list[str] = []
         self.silent_calls = 0
         self.log = "fatal: no such model"
@@ -136,6 +140,14 @@ class Docker:
     def image_id(self, ref: str) -> str | None:
         return "sha256:" + "b" * 64 if ref == IMAGE else None
 
+    def size_of(self, container_id: str, path: str) -> int | None:
+        raise NotFound(f"{path} does not exist")
+
+    def sha256(self, container_id: str, path: str, timeout_s: float) -> str:
+        if path not in self.hashes:
+            raise NotFound(f"{path} is no file")
+        return self.hashes[path]
+
     def daemon(self) -> Daemon:
         if self.silent_calls:
             raise Unreachable("unix:///docker.sock", "connection refused")
@@ -148,7 +160,7 @@ class Docker:
         id_ = hashlib.sha256(f"{spec.name}{len(self.all)}".encode()).hexdigest()
         self.all[id_] = Container(
             id_, spec.name, "created", "sha256:" + "b" * 64, spec.image_ref, dict(spec.labels),
-            argv=spec.argv, restart_policy="no",
+            argv=spec.argv, restart_policy="no", mounts=tuple(spec.mounts),
             gpus=GpuGrant(spec.gpu_uuids, "uuids", spec.gpu_uuids) if spec.gpu_uuids else GpuGrant(),
         )  # fmt: skip
         return id_
@@ -255,6 +267,46 @@ class Gate_:
         self.live = dict(self.file)
 
 
+class Files:
+    """Files that containers mount: what a look gives and what is hashed, by path; anything else is absent."""
+
+    def __init__(self) -> None:
+        self.looks: dict[str, FileLook] = {}
+        self.hashes: dict[str, HashLook] = {}
+
+    def look(self, path: str) -> FileLook:
+        return self.looks.get(path, FileLook("absent"))
+
+    def sha256(self, path: str, budget_s: float, *, keep: bool) -> HashLook:
+        return self.hashes[path]
+
+
+class HostOf:
+    """A host of 64 GiB that knows the containers of the processes in `pids`."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self.memory = world, 64 * 1024 * MIB
+
+    def read(self) -> Reading[Host]:
+        host = Host(self.memory, self.memory // 2, 0, 0, 10**12, 10**11, 10**9, 0, 0.1, 8)
+        return Reading.known(host, self._world.clock.now, "host")
+
+    def containers_of(self, pids: Iterable[int]) -> dict[int, str]:
+        return {p: self._world.pids[p] for p in pids if p in self._world.pids}
+
+
+class Listeners:
+    """Ports of running containers are taken, and those of strangers, by pid."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def look(self, port: int) -> PortLook:
+        if port in self._world.strangers:
+            return PortLook("taken", self._world.strangers[port], "nginx")
+        return PortLook("taken", 1, "engine") if self._world.docker.on_port(port) else PortLook("free")
+
+
 class World:
     """The box, its parts, and shorthand to run operations in this process."""
 
@@ -275,7 +327,7 @@ class World:
         self.refusals: list[str] = []
         self.hooks: dict[str, Callable[[], object]] = {}
         self.box = Box(
-            str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, self,  # type: ignore[arg-type]
+            str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, HostOf(self),  # type: ignore[arg-type]
             self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
             lambda: tuple(RecipeFile(r.id, r) for r in self.recipes), lambda: (SuiteFile("small", SMALL),),
             lambda: self.secret("").value, str, ConfigFileReader(tmp), secret=self.secret, prove_key=self.prove,
@@ -341,8 +393,8 @@ class World:
             return ChatAnswer(503, error="http", error_message="nothing answers")
         return ChatAnswer(200, "OK", finish_reason="stop", headers={"x-anvil-backend": slot})
 
-    def unrunnable(self, suite: Suite, target: object) -> dict[str, str]:
-        return {}
+    def unrunnable(self, suite: Suite, target: GateTarget) -> dict[str, str]:
+        return self.unrunnable_gates.get(target.recipe.id, {})
 
     def run(
         self, suite: Suite, target: Any, on_event: Callable[[Any], None], cancelled: Callable[[], bool],

@@ -17,10 +17,13 @@ from anvil_tui.core.holding import Drift, Holding, State
 from anvil_tui.core.journal import GateView, OperationView, StepView
 from anvil_tui.core.plan import Intent, Plan, Step
 from anvil_tui.core.progress import Trail
+from anvil_tui.core.readiness import PROVEN
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.serves import derive
+from anvil_tui.core.shape import shape_of, write
 from anvil_tui.core.shelf import Compared, RunFiles, Verified
+from anvil_tui.core.standing import Check, CredentialState
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, RecipeFile, RoleRecord, ServeRecord, World
 
@@ -89,7 +92,7 @@ def record(recipe: Recipe, slot: str, qualified: bool = True) -> ServeRecord:
     return ServeRecord(
         cid(recipe.id), recipe.id, recipe.digest(), "sha256:" + cid(recipe.image.ref), "primary", slot,
         9131 if slot.endswith("a") else 9132, recipe.served_name, "20260902-0958-load", recipe.exclusive,
-        **(done if qualified else {}),
+        shape=write(shape_of(container(recipe))), **(done if qualified else {}),
     )  # fmt: skip
 
 
@@ -176,9 +179,15 @@ def calm(read_only: bool = False, kind: str = "lab") -> World:
         recipes=recipe_files(), images={r.image.ref: "sha256:1" for r in known.values()},
         suites=("promotion", "smoke"), operations=(qualified(), promoted()), events=EVENTS,
         qualified=standings(), proven={now.digest(): (Proven(1, 304_491, 3, "1040-qualify/x", at(4000)),)},
-        log=LogView(cid(now.id), LOG, 0),
+        log=LogView(cid(now.id), LOG, 0), proofs={cid(r.id): proven() for r in (now, back)},
+        credentials=(CredentialState("gateway.client_keys[0]", "env:ANVIL_CLIENT_KEY", "accepted", at=at(20)),),
     )  # fmt: skip
     return derive(world)
+
+
+def proven() -> tuple[Check, ...]:
+    """Everything that the way back needs was looked at and is there."""
+    return tuple(Check(name, "ok", "as recorded", at(20)) for name in PROVEN)
 
 
 GATES = (

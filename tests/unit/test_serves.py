@@ -13,8 +13,11 @@ from anvil_tui.core.box import Backend, Container, Engine, Gateway, Gpu, GpuGran
 from anvil_tui.core.engine_log import LoadPhase
 from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.progress import Trail
+from anvil_tui.core.readiness import PROVEN
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
+from anvil_tui.core.shape import shape_of, write
+from anvil_tui.core.standing import Check, CredentialState
 from anvil_tui.core.status import status_json, status_lines
 from anvil_tui.core.world import BoxRecord, Lease, Phase, RecipeFile, RoleRecord, Serve, ServeRecord, World
 from tests.support.membox import IMAGE, recipe, workspace
@@ -40,8 +43,13 @@ def engine(name: str = "a", **more: Any) -> Reading[Engine]:
     return Reading.known(Engine("llamacpp", **{**fields, **more}), 1.0, "llamacpp")
 
 
+SHAPE = write(shape_of(box()))
+
+
 def record(id_: str, name: str, slot: str, port: int) -> ServeRecord:
-    return ServeRecord(id_, name, RECIPES[name].digest(), "sha256:i", "primary", slot, port, name, "OP")
+    return ServeRecord(
+        id_, name, RECIPES[name].digest(), "sha256:i", "primary", slot, port, name, "OP", shape=SHAPE
+    )
 
 
 def world(*containers: Container, target: str = "primary-a", in_flight: int | None = 3, **more: Any) -> World:
@@ -66,6 +74,8 @@ def world(*containers: Container, target: str = "primary-a", in_flight: int | No
         ),
         "stored": {r.digest(): r for r in RECIPES.values()},
         "images": {IMAGE: "sha256:i"},
+        "proofs": {i: tuple(Check(name, "ok", "seen", STARTED) for name in PROVEN) for i in (A, B)},
+        "credentials": (CredentialState("key", "env:KEY", "accepted", at=STARTED),),
     }
     return derive(World(workspace(), False, **{**fields, **more}))
 

@@ -22,7 +22,7 @@ _LONGEST = 80
 _PLAIN = re.compile(r"[A-Za-z0-9/._+-]+")
 _SESSION = re.compile(
     r"(?P<address>0x\w+): \[.*?\] id=(?P<number>\d+) .*?^  backend=(?P<backend>\S+) .*?^  server=(?P<server>\S+) "
-    r".*?^  task=.*? age=(?P<age>\w+)\).*?^  res=\S+ \(.*? total=(?P<total>\d+)\)"
+    r".*?^  task=.*? age=(?P<age>[\w?]+)\).*?^  res=\S+ \(.*? total=(?P<total>\d+)\)"
     r".*? o=(?P<out>\d+) p=\d+ i=(?P<new>\d+)",
     re.MULTILINE | re.DOTALL,
 )
@@ -172,7 +172,7 @@ def sessions(text: str) -> tuple[Session, ...]:
     for part in re.split(r"^(?=0x)", text, flags=re.MULTILINE):
         if part.startswith("0x"):
             if (told := _SESSION.match(part)) is None:
-                raise ValueError(f"not a session: {part[:80]!r}")
+                raise ValueError(f"not a session: {part[:300]!r}")
             found.append(_session(told))
     if not found:
         raise ValueError(f"not a session list: {text[:80]!r}")
@@ -189,9 +189,10 @@ def _session(told: re.Match[str]) -> Session:
 
 
 def seconds(text: str) -> float:
-    """
-    >>> seconds("1h2m"), seconds("7s")
-    (3720.0, 7.0)
+    """`?` is an age below the clock's own tick.
+
+    >>> seconds("1h2m"), seconds("7s"), seconds("?")
+    (3720.0, 7.0, 0.0)
     """
     return float(sum(int(n) * _UNIT_S[unit] for n, unit in re.findall(r"(\d+)([dhms])", text)))
 

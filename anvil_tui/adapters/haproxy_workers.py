@@ -159,13 +159,14 @@ def _cut_each(
 
 
 def _sessions(runtime: Runtime, pid: int, listens: bool, backend: str) -> tuple[sock.Session, ...]:
+    """Nothing when an old worker has ended: it goes with its last request."""
     try:
-        said = runtime.ask_worker(pid, listens, "show sess all")
-    except Unreachable:
+        found = _listed(runtime, runtime.ask_worker(pid, listens, "show sess all"))
+    except (Unreachable, EffectFailed):
         if listens or pid in runtime.processes().workers:
             raise
         return ()
-    return tuple(s for s in _listed(runtime, said) if s.backend == backend)
+    return tuple(s for s in found if s.backend == backend)
 
 
 def _listed(runtime: Runtime, text: str) -> tuple[sock.Session, ...]:

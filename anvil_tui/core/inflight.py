@@ -99,7 +99,7 @@ def then_text(how: OnDrainTimeout, extend_s: int, policies: Policies) -> str:
         "abort": "everything is put back",
         "extend": f"{extend_s} s more, once, then everything is put back",
         "sever": "what is left is cut",
-        "sever-stalled": f"what is left is cut if all of it is stalled, {policies.stalled_after_s} s without a byte; "
-        "else everything is put back",
+        "sever-stalled": "what is left is cut if all of it is stalled "
+        f"({policies.stalled_after_s} s without a byte), else everything is put back",
     }
     return texts[how]

@@ -35,7 +35,11 @@ BINARIES = {
 
 class Engine:
     """Answers every request with a few chunks that bear its name. With the header `x-wait` it sends one chunk
-    and goes on when `go` is set. `seen` has path and headers; `broken` counts clients that went away."""
+    and goes on when `go` is set. `seen` has path and headers; `broken` counts clients that went away.
+
+    With `x-how` it waits for `go` as engines do: `queued` before the head of its answer, `prefill` after it,
+    `stalled` in the middle of a long answer, and `slow` while small parts of one keep coming.
+    """
 
     def __init__(self, name: str, port: int) -> None:
         self.name, self.port, self.go, self.broken = name, port, threading.Event(), 0
@@ -60,13 +64,16 @@ def _handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             engine.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
-            model = json.loads(body).get("model", "") if body else ""
+            model, how = json.loads(body).get("model", "") if body else "", self.headers.get("x-how", "")
+            if how == "queued":
+                engine.go.wait(30)
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Transfer-Encoding", "chunked")
             self.send_header("X-Anvil-Backend", "an engine cannot say who it is")
             self.end_headers()
             try:
+                self._linger(how)
                 for at in range(CHUNKS):
                     self._chunk(f"data: {json.dumps({'by': engine.name, 'model': model})}\n\n".encode())
                     if at == 0 and "x-wait" in self.headers:
@@ -76,6 +83,14 @@ def _handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
                 engine.broken += 1
 
         do_GET = do_POST
+
+        def _linger(self, how: str) -> None:
+            if how in ("slow", "stalled"):
+                self._chunk(b": " + b"x" * 3000 + b"\n\n")
+            if how in ("prefill", "stalled"):
+                engine.go.wait(30)
+            while how == "slow" and not engine.go.wait(0.05):
+                self._chunk(b": still here\n\n")
 
         def _chunk(self, data: bytes) -> None:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
@@ -175,10 +190,10 @@ class Rig:
         named = {alias.replace("_", "."): target for alias, target in targets.items()}
         self.control.point(named, self.generation, lambda at: None)
 
-    def streaming(self, model: str = "llm.primary") -> Client:
-        """A client whose answer has begun and waits for the engine's `go`."""
+    def streaming(self, model: str = "llm.primary", how: str = "") -> Client:
+        """A client whose answer waits for the engine's `go`, after its first chunk or as `how` says."""
         client, before = self.client(), sum(len(e.seen) for e in self.engines.values())
-        client.send(model, x_wait="1")
+        client.send(model, **({"x_how": how} if how else {"x_wait": "1"}))
         wait_until(lambda: sum(len(e.seen) for e in self.engines.values()) > before or None, "the request arrived")
         return client
 

@@ -43,7 +43,7 @@ from anvil_tui.core.gateway_routes import (
 from anvil_tui.core.routing import Origin, Way, private
 from anvil_tui.core.workspace import GatewaySettings, Role
 
-CAN = Capabilities(atomic=False, holds=False, severs=False)
+CAN = Capabilities(atomic=False, holds=False, severs=False, keys=False)
 # A decision is written when the last byte has left; seen there within 20 ms.
 _DECIDED_S = 2.0
 _REMEMBERED = 4096
@@ -70,7 +70,7 @@ class AnvilGatewayReader:
         return Gateway(
             aliases, tuple(_backend(s.name, s.port, running) for s in slots), None,
             routes.generation if routes else 0, equal, pid_of(self._folder), f"anvil-serving {running.version}",
-            CAN,
+            CAN, at=running_slots(running, self._roles),
         )  # fmt: skip
 
     def _routes(self) -> Routes | None:
@@ -147,6 +147,12 @@ def running_targets(running: Running, roles: tuple[Role, ...]) -> dict[str, str]
         for alias in tier.aliases
         if not alias.startswith(private(""))
     }
+
+
+def running_slots(running: Running, roles: tuple[Role, ...]) -> dict[str, str]:
+    """Alias -> the slot of its tier, whether it admits or not."""
+    aliases = {a.lower(): a for r in roles for a in r.aliases}
+    return {aliases[a]: t.slot for t in running.tiers.values() for a in t.aliases if a in aliases}
 
 
 def _target(tier: TierState) -> str:

@@ -290,7 +290,7 @@ class Gateway:
     """The gateway's live routing. `aliases` maps alias -> backend name or `hold`.
 
     `file_equal` is False when the durable alias file and the running process disagree. `requests` None = the
-    gateway cannot list them.
+    gateway cannot list them. `at`, of a gateway whose aliases keep a slot while on hold: alias -> that slot.
     """
 
     aliases: Mapping[str, str]
@@ -302,6 +302,7 @@ class Gateway:
     version: str | None = None
     can: Capabilities = Capabilities()
     requests: tuple[Request, ...] | None = None
+    at: Mapping[str, str] = field(default_factory=dict)
 
     def backend(self, name: str) -> Backend | None:
         return next((b for b in self.backends if b.name == name), None)

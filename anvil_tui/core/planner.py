@@ -14,6 +14,7 @@ from anvil_tui.core.draft import Draft
 from anvil_tui.core.drill_plan import plan_drill
 from anvil_tui.core.facts import Facts, alias_text
 from anvil_tui.core.gates import Suite
+from anvil_tui.core.gateway_plan import fit
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.rotation import plan_rotate
@@ -40,6 +41,7 @@ def make_plan(intent: Intent, facts: Facts, unrunnable: Unrunnable) -> Plan:
     if not facts.gateway.file_equal:
         draft.refuse("the gateway's alias file and its running map differ: run `anvil-tui gateway install`")
     _PLANS[intent.verb](draft)
+    fit(draft)
     _prove_key(draft)
     return draft.plan()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anvil_tui.core.box import Expected
 from anvil_tui.core.engine_log import load_phase
 from anvil_tui.core.errors import AnvilError, EffectFailed
 from anvil_tui.core.plan import Step
@@ -42,6 +43,19 @@ def point(run: Run, step: Step) -> None:
     run.controls.gateway.point(
         step.args["targets"], run.generation, lambda at: run.checkpoint(f"{step.name}:{at}")
     )
+
+
+def told(run: Run, step: Step) -> Seen | None:
+    """Whether the gateway knows what the slot serves; one that takes whatever runs there knows enough."""
+    backend = run.box.gateway.snapshot().backend(step.args["slot"])
+    wanted = Expected(**step.args["expects"])
+    if backend is None or backend.expects not in (None, wanted):
+        return None
+    return {"slot": step.args["slot"], "expects": step.args["expects"]}
+
+
+def tell(run: Run, step: Step) -> None:
+    run.controls.gateway.expect(step.args["slot"], Expected(**step.args["expects"]), run.generation)
 
 
 # ready
@@ -163,6 +177,7 @@ def all_deeds() -> dict[str, Deed]:
     return {
         **DEEDS,
         "point": Deed(pointed, point),
+        "expect": Deed(told, tell),
         "drain": Deed(drained, drain),
         "retire": Deed(retired, retire),
         "ready": Deed(proven, wait_ready),

@@ -27,19 +27,20 @@ def change(args: argparse.Namespace) -> int:
         raise Refused("--read-only: nothing is changed")
     box = box_of(args)
     try:
-        return _change(args, box)
+        return planned_change(args, box)
     finally:
         box.gpus.close()
 
 
-def _change(args: argparse.Namespace, box: Box) -> int:
+def planned_change(args: argparse.Namespace, box: Box) -> int:
     facts = gather(box)
     made = plan(box, _intent(args, facts), facts)
     if made.refusals or not (args.yes or args.plan):
         _show(args, made)
         if made.refusals:
             return 3
-        print(f"nothing was done; run it with --plan {made.hash} (or --yes)", file=sys.stderr)
+        how = "--yes" if getattr(args, "copy", False) else f"--plan {made.hash} (or --yes)"
+        print(f"nothing was done; run it with {how}", file=sys.stderr)
         return 0
     if args.plan and args.plan != made.hash:
         _show(args, made)

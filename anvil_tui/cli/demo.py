@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -34,10 +34,10 @@ PR_SET_PDEATHSIG = 1
 def demo(args: argparse.Namespace) -> int:
     """The console's exit code; with --serve 0 after SIGTERM or Ctrl-C."""
     with _folder(args.dir) as directory, contextlib.ExitStack() as ending:
-        _leave_on_signals(ending)
-        ending.enter_context(_simbox(args, directory))
-        ending.enter_context(_gateway(directory))
-        ending.callback(_let_operations_end, directory)
+        leave_on_signals(ending)
+        ending.enter_context(simulated(directory, args.scale, "--seed", str(args.seed), "--traffic"))
+        ending.enter_context(gateway(directory))
+        ending.callback(let_operations_end, directory)
         if args.serve:
             return _serve(directory)
         from anvil_tui.cli.console import open_console
@@ -61,7 +61,7 @@ def _folder(wanted: Path | None) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _leave_on_signals(ending: contextlib.ExitStack) -> None:
+def leave_on_signals(ending: contextlib.ExitStack) -> None:
     """While no console handles them, these signals end the demo the ordinary way."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
@@ -72,10 +72,10 @@ def _leave_on_signals(ending: contextlib.ExitStack) -> None:
 
 
 @contextlib.contextmanager
-def _simbox(args: argparse.Namespace, directory: Path) -> Iterator[None]:
+def simulated(directory: Path, scale: float, *more: str) -> Iterator[None]:
+    """The simulated box of a folder, from READY on; ended with the block."""
     argv = [
-        sys.executable, "-m", "anvil_tui.simbox", "run", "--dir", str(directory),
-        "--scale", str(args.scale), "--seed", str(args.seed), "--traffic",
+        sys.executable, "-m", "anvil_tui.simbox", "run", "--dir", str(directory), "--scale", str(scale), *more
     ]  # fmt: skip
     log = directory / "simbox.log"
     with _child(argv, log, subprocess.PIPE) as process:
@@ -89,8 +89,8 @@ def _simbox(args: argparse.Namespace, directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _gateway(directory: Path) -> Iterator[None]:
-    """HAProxy on the workspace's address, with the role's aliases at the incumbent's slot."""
+def gateway(directory: Path, aliases: Mapping[str, str] | None = None) -> Iterator[None]:
+    """HAProxy on the workspace's address, with `aliases` at their slots, else each role's at its incumbent's."""
     workspace = load_workspace(directory)
     keys = client_keys(workspace, directory)()
     install_files(directory, workspace.gateway, workspace.roles, keys)
@@ -106,10 +106,9 @@ def _gateway(directory: Path) -> Iterator[None]:
             time.sleep(0.05)
         record = BoxFile(directory / "state").read()
         control = HaproxyControl(directory, workspace.gateway, workspace.roles, lambda: keys)
-        for role in workspace.roles:
-            serve = record.serve_in(role.name)
-            if serve is not None:
-                control.point(dict.fromkeys(role.aliases, serve.slot), record.generation, lambda _: None)
+        served = {r: record.serve_in(r.name) for r in workspace.roles}
+        usual = {a: serve.slot for role, serve in served.items() if serve for a in role.aliases}
+        control.point(usual if aliases is None else aliases, record.generation, lambda _: None)
         yield
 
 
@@ -144,7 +143,7 @@ def _child(argv: list[str], log: Path, stdout: int | None) -> Iterator[subproces
             process.stdout.close()
 
 
-def _let_operations_end(directory: Path) -> None:
+def let_operations_end(directory: Path) -> None:
     """The box goes with the demo, so an operation that runs is let finish first."""
     lease = FileLease(directory / "state" / "lease")
     deadline = time.monotonic() + OPERATION_WITHIN_S

@@ -33,6 +33,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--scale", type=float, default=40.0, help="times faster than a real box (default 40)")
     run.add_argument("--seed", type=int, default=1)
     run.add_argument("--traffic", action="store_true", help="send a request through the gateway now and then")
+    run.add_argument(
+        "--like", type=Path, help="a sheet of another box (simbox/likeness.py); --dir holds its workspace"
+    )
     run.set_defaults(act=_run, socket="")
     gpus = parts.add_parser("gpus", help="print GPU snapshots, one JSON object a line")
     gpus.add_argument("--socket", required=True)
@@ -61,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
     from anvil_tui.simbox.workspace import NoWorkspace
 
     try:
-        asyncio.run(run(Options(args.dir, args.source, args.scale, args.seed, args.traffic)))
+        asyncio.run(run(Options(args.dir, args.source, args.scale, args.seed, args.traffic, args.like)))
     except NoWorkspace as why:
         print(f"simbox: {why}", file=sys.stderr)  # noqa: T201
         return 2

@@ -178,8 +178,13 @@ class Engine:
         """MiB per card once ready, before lazy allocations."""
         p = self.profile
         if p.free_idle_mib is not None:
-            return USABLE_MIB - IDLE_MIB - p.free_idle_mib
-        return p.weights_mib + p.kv_mib + 300 if p.kind == "llamacpp" else p.memory_fraction * USABLE_MIB
+            return self.usable_mib - IDLE_MIB - p.free_idle_mib
+        return p.weights_mib + p.kv_mib + 300 if p.kind == "llamacpp" else p.memory_fraction * self.usable_mib
+
+    @property
+    def usable_mib(self) -> int:
+        """Of its smallest card."""
+        return min((c.usable_mib for c in self.seat.cards), default=USABLE_MIB)
 
     def hold(self, mib: float) -> None:
         self.board.hold(self.seat.holder, mib)

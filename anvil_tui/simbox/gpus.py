@@ -43,6 +43,12 @@ class Card:
     lost: str = ""
     heat: float = 31.0
     read_at: float = 0.0
+    name: str = NAME
+    total_mib: int = TOTAL_MIB
+
+    @property
+    def usable_mib(self) -> int:
+        return self.total_mib - RESERVED_MIB
 
 
 class Board:
@@ -105,7 +111,7 @@ class Board:
 
     def free_mib(self, card: Card) -> float:
         self._forget(card)
-        return USABLE_MIB - IDLE_MIB - sum(self._now_mib(h) for h in card.holdings)
+        return card.usable_mib - IDLE_MIB - sum(self._now_mib(h) for h in card.holdings)
 
     def line(self) -> dict[str, Any]:
         """One line of the reader's wire form."""
@@ -135,7 +141,7 @@ class Board:
         return min(1.0, sum(h.load for h in card.holdings if h.ended_at is None))
 
     def _row(self, card: Card) -> Gpu:
-        gpu = Gpu(card.index, card.uuid, NAME, bus_id=f"00000000:{0x21 + 0x20 * card.index:02X}:00.0")
+        gpu = Gpu(card.index, card.uuid, card.name, bus_id=f"00000000:{0x21 + 0x20 * card.index:02X}:00.0")
         if card.lost:
             return replace(gpu, state="lost", reason=card.lost)
         free = self.free_mib(card)
@@ -144,10 +150,10 @@ class Board:
         wobble = self._noise.uniform(-1, 1)
         return replace(
             gpu,
-            total_bytes=TOTAL_MIB * MIB,
+            total_bytes=card.total_mib * MIB,
             reserved_bytes=RESERVED_MIB * MIB,
             free_bytes=round(free) * MIB,
-            used_bytes=(USABLE_MIB - round(free)) * MIB,
+            used_bytes=(card.usable_mib - round(free)) * MIB,
             utilization_pct=max(0, min(100, round(100 * load + (3 * wobble if load else 0)))),
             temperature_c=round(card.heat),
             power_w=round(16 + 268 * load + (6 if load else 1) * wobble, 1),

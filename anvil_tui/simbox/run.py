@@ -25,13 +25,15 @@ READY_WITHIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`source` holds recipes/ and gates/ to copy; `scale` is how many times faster than a real box."""
+    """`source` holds recipes/ and gates/ to copy; `sheet` makes the box like another one instead; `scale` is how
+    many times faster than a real box."""
 
     directory: Path
     source: Path
     scale: float = 40.0
     seed: int = 1
     traffic: bool = False
+    sheet: Path | None = None
 
 
 async def run(options: Options) -> None:
@@ -44,7 +46,7 @@ async def run(options: Options) -> None:
         box = SimBox(sockets, options.scale, options.seed)
         box.daemon.volumes = volumes
         try:
-            await furnish(box, options)
+            await (_like(box, options.directory, options.sheet) if options.sheet else furnish(box, options))
             print("READY", flush=True)  # noqa: T201 - the one line that a parent waits for
             if options.traffic:
                 box.background(traffic.run(box, options.directory))
@@ -66,6 +68,12 @@ def _sockets(directory: Path) -> Iterator[Path]:
         shutil.rmtree(short)
 
 
+async def _like(box: SimBox, directory: Path, sheet: Path) -> None:
+    from anvil_tui.simbox import likeness
+
+    await likeness.furnish(box, directory, sheet)
+
+
 async def furnish(box: SimBox, options: Options) -> None:
     """Workspace, images, the rollback container (stopped), the incumbent (serving), the record."""
     uuids = [card.uuid for card in box.board.cards]
@@ -78,13 +86,13 @@ async def furnish(box: SimBox, options: Options) -> None:
     roles = dict(zip(workspace.GPU_ROLES, uuids, strict=True))
     old, now = recipes[workspace.ROLLBACK], recipes[workspace.INCUMBENT]
     kept = box.daemon.create(f"anvil-{old.id}", workspace.create_body(old, ports.slot_b, roles))
-    await _ready(box, kept)
+    await ready(box, kept)
     await box.daemon.stop(kept, old.launch.stop_grace_s)
     await box.pace.sleep(RELEASE_S)
     serving = box.daemon.create(
         f"anvil-{now.id}", workspace.create_body(now, ports.slot_a, roles), workspace.INCUMBENT_ID
     )
-    await _ready(box, serving)
+    await ready(box, serving)
     records = [_record(now, serving, "slot-a", ports.slot_a), _record(old, kept, "slot-b", ports.slot_b)]
     workspace.write_record(directory, records, [now, old])
 
@@ -99,7 +107,7 @@ def _stock(box: SimBox, recipes: dict[str, Recipe]) -> None:
         box.daemon.images[ref] = box.daemon.catalogue[ref]
 
 
-async def _ready(box: SimBox, container: SimContainer) -> None:
+async def ready(box: SimBox, container: SimContainer) -> None:
     box.daemon.next_engine = dict(QUICK)
     box.daemon.start(container)
     waited = 0.0

@@ -47,11 +47,16 @@ class Ports:
 
 def free_ports() -> Ports:
     """The seeds' ports where they are free on loopback, else any."""
+    return Ports(*port_numbers(PREFERRED_PORTS))
+
+
+def port_numbers(preferred: Sequence[int]) -> list[int]:
+    """For each the same where it is free on loopback, else any (0 = any), all different."""
     taken: list[socket.socket] = []
     try:
-        for wanted in PREFERRED_PORTS:
+        for wanted in preferred:
             taken.append(_bound(wanted) or _bound(0) or _refuse())
-        return Ports(*(s.getsockname()[1] for s in taken))
+        return [s.getsockname()[1] for s in taken]
     finally:
         for held in taken:
             held.close()
@@ -169,19 +174,25 @@ def shape(c: SimContainer) -> str:
     return write(shape_of(seen))
 
 
-def create_body(recipe: Recipe, port: int, uuids: Mapping[str, str]) -> dict[str, Any]:
+def create_body(
+    recipe: Recipe,
+    port: int,
+    uuids: Mapping[str, str],
+    aliases: Sequence[str] = ALIASES,
+    operation: str = OPERATION,
+) -> dict[str, Any]:
     """The create request that a load of this recipe would have sent."""
     launch = recipe.launch
     gpus = [uuids.get(name, name) for name in recipe.gpus.select]
     requests = [{"Driver": "nvidia", "Count": 0, "DeviceIDs": gpus, "Capabilities": [["gpu"]], "Options": {}}]
     return {
         "Image": recipe.image.ref,
-        "Cmd": list(recipe.filled_argv(port, ALIASES)),
+        "Cmd": list(recipe.filled_argv(port, aliases)),
         "Entrypoint": list(launch.entrypoint) or None,
         "Env": [f"{k}={v}" for k, v in launch.env.items()],
         "StopTimeout": launch.stop_grace_s,
         "Labels": {
-            OPERATION_LABEL: OPERATION,
+            OPERATION_LABEL: operation,
             RECIPE_LABEL: recipe.id,
             DIGEST_LABEL: recipe.digest(),
             "anvil.generation": "1",
@@ -216,5 +227,9 @@ def write_record(directory: Path, serves: Sequence[ServeRecord], recipes: Sequen
         (kept / f"{recipe.digest()}.json").write_text(
             recipe.model_dump_json(by_alias=True, indent=1), encoding="utf-8"
         )
+    save_record(directory, record)
+
+
+def save_record(directory: Path, record: BoxRecord) -> None:
     body = {"schema": "anvil.box/1", **asdict(record)}
     (directory / "state" / "box.json").write_text(json.dumps(body, indent=1), encoding="utf-8")

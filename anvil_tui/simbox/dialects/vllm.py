@@ -9,7 +9,6 @@ from typing import Any
 from anvil_tui.simbox.chat import Job
 from anvil_tui.simbox.dialects.base import Dialect, Route, shards_line, unix_now
 from anvil_tui.simbox.engine import Engine, EngineExit
-from anvil_tui.simbox.gpus import USABLE_MIB
 from anvil_tui.simbox.http import Reply, Request, json_reply
 from anvil_tui.simbox.logbook import STDERR
 from anvil_tui.simbox.metrics import Page
@@ -55,10 +54,10 @@ class Vllm(Dialect):
 
     def _need_memory(self, engine: Engine, log: _Lines) -> None:
         free, fraction = engine.free_mib(), engine.profile.memory_fraction
-        wanted = min(engine.full_mib, fraction * USABLE_MIB)
+        wanted = min(engine.full_mib, fraction * engine.usable_mib)
         if free is None or free >= wanted:
             return
-        total, aim = USABLE_MIB / 1024, fraction * USABLE_MIB / 1024
+        total, aim = engine.usable_mib / 1024, fraction * engine.usable_mib / 1024
         text = (
             f"ValueError: Free memory on device cuda:0 ({free / 1024:.2f}/{total:.2f} GiB) on startup is less "
             f"than desired GPU memory utilization ({fraction:g}, {aim:.2f} GiB). Decrease GPU "

@@ -6,7 +6,7 @@ for both, the candidate starts first and the aliases move in one transaction whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from anvil_tui.core.apply import tell_clients
 from anvil_tui.core.draft import Candidate, Draft
@@ -30,7 +30,7 @@ def plan_promote(d: Draft) -> None:
         kept = None
     d.title = f"promote {recipe.id} to {role.name}"
     d.target(role=role.name, recipe=recipe, serve=kept, suite=suite)
-    _rollback_exists(d, old)
+    rollback_exists(d, old)
     candidate = d.candidate(recipe, role, kept, taken_slot=old.slot if old else "")
     asked = candidate.running and d.facts.workspace.policies.require_qualified
     if asked and kept and kept.qualified_suite != suite.id:
@@ -62,11 +62,15 @@ def plan_rollback(d: Draft) -> None:
     tell_clients(d, role.name)
 
 
-def _rollback_exists(d: Draft, old: ServeRecord | None) -> None:
+def rollback_exists(d: Draft, old: ServeRecord | None) -> None:
     """The incumbent will be the way back: refuse if it could not be started again."""
     if old is None:
         return d.warnings.append("nothing serves this role: there is no way back but `unload`")
     prove_return(d, "promote", old, old)
+    stays_stopped(d, old)
+
+
+def stays_stopped(d: Draft, old: ServeRecord) -> None:
     seen = d.facts.container(old)
     if seen and seen.restart_policy not in ("", "no", "unless-stopped"):
         d.refuse(
@@ -87,7 +91,7 @@ def prove_return(d: Draft, verb: Bind, back: ServeRecord, incumbent: ServeRecord
     return refused(verb, found)
 
 
-def _must_stop_first(d: Draft, old: ServeRecord | None, c: Candidate) -> bool:
+def must_stop_first(d: Draft, old: ServeRecord | None, c: Candidate) -> bool:
     if old is None or not d.facts.running(old) or c.running:
         return False
     shared = set(d.gpu_uuids(c.recipe)) & set(d.gpu_uuids(d.exact(old)))
@@ -97,8 +101,8 @@ def _must_stop_first(d: Draft, old: ServeRecord | None, c: Candidate) -> bool:
 def _switch(
     d: Draft, role: Role, old: ServeRecord | None, c: Candidate, suite: Suite, ladder: Iterable[str]
 ) -> None:
-    full = _must_stop_first(d, old, c)
-    _others_in_the_way(d, old, c)
+    full = must_stop_first(d, old, c)
+    others_in_the_way(d, old, c)
     if not c.running:
         d.needs_room(c.recipe, leaving=(old,) if full else ())
     d.prepare(c)
@@ -112,12 +116,14 @@ def _switch(
     d.verify(role, c)
     d.record_role(role, incumbent=c.ref, ladder=ladder, serve=c.serve_args, suite=suite.id)
     if not full and old and d.facts.running(old) and not (c.kept and c.kept.container_id == old.container_id):
-        _retire(d, old)
-    _way_back(d, role, old, c, full)
+        retire(d, old)
+    way_back(d, role, old, c, full)
+    d.undo_record(role, c)
+    d.undo_created(c)
     _describe(d, role, old, c, full)
 
 
-def _others_in_the_way(d: Draft, old: ServeRecord | None, c: Candidate) -> None:
+def others_in_the_way(d: Draft, old: ServeRecord | None, c: Candidate) -> None:
     """Running serves that are neither the incumbent nor the candidate, where one of them needs the whole box."""
     for other in d.facts.running_serves():
         if other == c.kept or other == old:
@@ -133,17 +139,25 @@ def _leave_first(d: Draft, role: Role, old: ServeRecord, need: Recipe) -> None:
     d.free(need)
 
 
-def _retire(d: Draft, old: ServeRecord) -> None:
+def retire(d: Draft, old: ServeRecord, name: str = "retire") -> None:
     """After the flip the former incumbent finishes what it has, then stops; it is never cut."""
     limit = d.intent.timeout_s or d.facts.workspace.policies.drain_timeout_s
     grace = d.exact(old).launch.stop_grace_s
-    d.step("retire", "retire", f"let {old.recipe_id} finish, then stop it, keep its container", limit + grace + 60,
+    d.step(name, "retire", f"let {old.recipe_id} finish, then stop it, keep its container", limit + grace + 60,
            **d.seat_args(old), container=old.container_id, timeout_s=limit, grace_s=grace)  # fmt: skip
 
 
-def _way_back(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full: bool) -> None:
+def way_back(
+    d: Draft,
+    role: Role,
+    old: ServeRecord | None,
+    c: Candidate,
+    full: bool,
+    leave: Callable[[], None] | None = None,
+) -> None:
     """Nothing that serves is stopped before the incumbent is known to be able to; aliases never point at
-    what is being stopped."""
+    what is being stopped. `leave` writes how a candidate that clients may have reached is left.
+    """
     runs = old if old and d.facts.running(old) else None
     if runs:
         d.undo_step("way-back", "way-back", f"prove that {runs.recipe_id} can start again", 30,
@@ -151,6 +165,8 @@ def _way_back(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full:
     if full and runs:
         d.undo_step("hold", "point", f"hold {alias_text(role.aliases)} unless {runs.recipe_id} runs", 30,
                     targets=dict.fromkeys(role.aliases, "hold"), unless_running=runs.container_id)  # fmt: skip
+        if leave:
+            leave()
         d.undo_candidate(c)
         d.undo_free(runs)
     if runs:
@@ -159,9 +175,7 @@ def _way_back(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full:
     if runs and set(d.facts.aliases(role).values()) == {runs.slot}:
         d.verify(role, runs, "undo:verify")
     if not (full and runs):
-        d.undo_candidate(c)
-    d.undo_record(role, c)
-    d.undo_created(c)
+        leave() if leave else d.undo_candidate(c)
 
 
 def _describe(d: Draft, role: Role, old: ServeRecord | None, c: Candidate, full: bool) -> None:

@@ -175,6 +175,15 @@ def rollback(world: World, target: Target) -> str | None:
     return f"the rollback of {target.role} is not ready, missing {missing}" if against else None
 
 
+def drill(world: World, target: Target) -> str | None:
+    """A rollback that comes home: what it needs, and an incumbent that serves."""
+    closed = rollback(world, target)
+    now = incumbent(world, target.role)
+    if closed or (now and now.container.running):
+        return closed
+    return f"{target.role} has no serve that runs: there is nothing to come home to"
+
+
 def apply(world: World, target: Target) -> str | None:
     closed = _free(world)
     if closed:

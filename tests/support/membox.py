@@ -34,6 +34,7 @@ from anvil_tui.core.box import (
     GpuSnapshot,
     Host,
     Request,
+    SharedFile,
 )
 from anvil_tui.core.credentials import Proof
 from anvil_tui.core.errors import EffectFailed, NotFound, Refused, Unreachable
@@ -160,7 +161,7 @@ class Docker:
         id_ = hashlib.sha256(f"{spec.name}{len(self.all)}".encode()).hexdigest()
         self.all[id_] = Container(
             id_, spec.name, "created", "sha256:" + "b" * 64, spec.image_ref, dict(spec.labels),
-            argv=spec.argv, restart_policy="no", mounts=tuple(spec.mounts),
+            argv=spec.argv, restart_policy="no", restart_count=0, mounts=tuple(spec.mounts),
             gpus=GpuGrant(spec.gpu_uuids, "uuids", spec.gpu_uuids) if spec.gpu_uuids else GpuGrant(),
         )  # fmt: skip
         return id_
@@ -291,6 +292,9 @@ class HostOf:
         host = Host(self.memory, self.memory // 2, 0, 0, 10**12, 10**11, 10**9, 0, 0.1, 8)
         return Reading.known(host, self._world.clock.now, "host")
 
+    def shared_files(self, pid: int | None) -> Reading[tuple[SharedFile, ...]]:
+        return Reading.known(self._world.shared, self._world.clock.now, "host")
+
     def containers_of(self, pids: Iterable[int]) -> dict[int, str]:
         return {p: self._world.pids[p] for p in pids if p in self._world.pids}
 
@@ -320,6 +324,7 @@ class World:
         self.slow_answers = 0
         self.counts: dict[int, tuple[int | None, int | None]] = {}
         self.pids: dict[int, str] = {}
+        self.shared: tuple[SharedFile, ...] = ()
         self.files = Files()
         self.strangers: dict[int, int] = {}
         self.unrunnable_gates: dict[str, dict[str, str]] = {}

@@ -37,6 +37,7 @@ from anvil_tui.service.planning import first_reading
 from anvil_tui.simbox.likeness import CardSheet, ServeSheet, Sheet, dump
 from anvil_tui.simbox.workspace import port_numbers
 
+TEMP_PATH_MAX = 60  # with the folder and a socket's name, a Unix socket path ends at 108 bytes
 KEY_FILE = "state/secrets/client.key"
 NOT_IN_A_COPY: tuple[CheckName, ...] = ("weights", "configuration")
 """Checks of files on the box that the engines of a copy do not read."""
@@ -78,8 +79,9 @@ class _Kept(Exception):
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A short path, since sockets lie in it. Removed at the end, kept after a failure."""
-    made = Path(tempfile.mkdtemp(prefix="anvil-copy-")).resolve()
+    """Removed at the end, kept after a failure. Sockets lie in it, so a long TMPDIR gives way to /tmp."""
+    usual = len(tempfile.gettempdir()) <= TEMP_PATH_MAX
+    made = Path(tempfile.mkdtemp(prefix="anvil-copy-", dir=None if usual else "/tmp")).resolve()
     try:
         yield made
     except BaseException:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from anvil_tui.core import redact
+
 pytest_plugins = ["tests.real.fixtures"]
 
 # The snapshot report embeds the whole environment, so what it may show is decided before anything is loaded.
@@ -35,6 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ |= {"TZ": "UTC", "LANG": "C.UTF-8", "TERM": "xterm-256color"}
     if getattr(config.option, "update_snapshots", False) and sys.version_info[:2] != (3, 11):
         raise pytest.UsageError("pictures are made on Python 3.11 only: run --snapshot-update there")
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets() -> Iterator[None]:
+    """A secret of one test is a word of another."""
+    yield
+    redact._RESOLVED.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from docker.types.daemon import CancellableStream
 from anvil_tui.adapters.docker_link import DockerLink, daemon_text
 from anvil_tui.core.errors import NotFound
 from anvil_tui.core.logtext import LogDecoder, TextLine
+from anvil_tui.core.redact import redact
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.ports import LogLine
 
@@ -130,4 +131,4 @@ def _unreadable(link: DockerLink, container_id: str, driver: str) -> str:
 
 
 def _line(line: TextLine) -> LogLine:
-    return LogLine(line.text, line.at, line.stream)
+    return LogLine(redact(line.text), line.at, line.stream)

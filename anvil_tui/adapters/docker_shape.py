@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from anvil_tui.core.box import Container, GpuGrant
+from anvil_tui.core.redact import redact, redact_argv
 from anvil_tui.core.text import clean
 from anvil_tui.core.times import parse_time
 
@@ -38,10 +39,10 @@ def container(attrs: Mapping[str, Any], pins: tuple[str, ...] = ()) -> Container
         oom_killed=state.get("OOMKilled") if isinstance(state.get("OOMKilled"), bool) else None,
         restart_count=_int(attrs.get("RestartCount")),
         restart_policy=str(_map(host.get("RestartPolicy")).get("Name") or "no"),
-        error=str(state.get("Error") or ""),
+        error=redact(str(state.get("Error") or "")),
         health=_health(state),
         pid=_int(state.get("Pid")) or None,
-        argv=(str(attrs.get("Path") or ""), *(str(arg) for arg in attrs.get("Args") or ())),
+        argv=redact_argv((str(attrs.get("Path") or ""), *(str(arg) for arg in attrs.get("Args") or ()))),
         gpus=gpu_grant(attrs),
         tty=config.get("Tty") is True,
         log_driver=str(_map(host.get("LogConfig")).get("Type") or ""),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from anvil_tui.core.errors import Refused
+from anvil_tui.core.redact import remember
 from anvil_tui.core.secrets import Reference, Secret, parse_reference
 
 MAX_BYTES = 64 * 1024
@@ -35,6 +36,7 @@ def find(ref: str, workspace: Path, environ: Mapping[str, str] | None = None) ->
     secret = _from_env(parsed, env) if parsed.env else _from_file(parsed, workspace, env)
     if re.search(r"[\x00-\x1f\x7f]", secret.value):
         raise Refused(f"the secret in {secret.source} holds more than one line or a control character")
+    remember(secret.value)
     return secret
 
 

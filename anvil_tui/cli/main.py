@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from anvil_tui import __version__
+from anvil_tui.cli.traces import hide_secrets
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.standing import WAIVABLE
 
@@ -19,6 +20,7 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 undone, 2 usage or bad file, 3 refused, 4 unreachable, 5 a person must act."""
+    hide_secrets()
     args = _parser().parse_args(argv)
     try:
         return int(args.run(args))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
+from anvil_tui.cli.traces import hide_secrets
 from anvil_tui.cli.wiring import open_box, open_controls
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.service.operation import Mode, operate
@@ -22,6 +23,7 @@ EXIT = {"done": 0, "undone": 1, "halted": 5}
 
 def main(argv: Sequence[str], checkpoint: Callable[[str], None] = lambda at: None) -> int:
     """`checkpoint` is the seam at which tests end the process between two effects."""
+    hide_secrets()
     workspace, operation, mode = argv
     asked: list[str] = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append("SIGTERM"))

@@ -5,11 +5,17 @@ Every message names the file, key or endpoint concerned and what to do about it.
 
 from __future__ import annotations
 
+from anvil_tui.core.redact import redact
+
 
 class AnvilError(Exception):
     """Base of every expected failure. `exit_code` follows the command-line contract."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """Without secrets: a daemon, an engine or a parser may have put one into its words."""
+        return redact(super().__str__())
 
 
 class BadFile(AnvilError):

@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from anvil_tui.core.quantity import Feasibility
+from anvil_tui.core.redact import redact_argv
 from anvil_tui.core.tables import Line as Line
 from anvil_tui.core.tables import NonNegative as NonNegative
 from anvil_tui.core.tables import PathText as PathText
@@ -121,6 +122,10 @@ class Launch(Table):
             f"env.{name} looks like a secret: recipes hold none; mount a file that holds it"
             for name, value in self.env.items()
             if _SECRET_NAME.search(name) and value
+        ] + [
+            f"argv[{n}] holds a secret: recipes hold none, and engines listen on loopback only; leave it out"
+            for n, (arg, hidden) in enumerate(zip(self.argv, redact_argv(self.argv), strict=True))
+            if arg != hidden
         ]
         typos = [
             f"argv[{n}] holds {{{name}}}{_nearest(name)}; known placeholders: {', '.join(PLACEHOLDERS)}"

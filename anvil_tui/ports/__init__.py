@@ -71,7 +71,7 @@ class HostInspector(HostReader, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of a container's log, sanitised of nothing: `text` is decoded, without line end.
+    """One line of a container's log, sanitised of nothing but secrets: `text` is decoded, without line end.
 
     `at` is the daemon's RFC 3339 stamp or None; `stream` is stdout, stderr or tty.
     """

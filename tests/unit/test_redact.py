@@ -37,6 +37,22 @@ from anvil_tui.core.redact import redact, redact_argv
         ("GET https://user:pa55@host/x?token=abc&n=1", "GET https://user:***@host/x?token=***&n=1"),
         ("loaded sk-abcdefghijklmnop1234", "loaded ***"),
         ("password: hunter2", "password: ***"),
+        ("id AKIAIOSFODNN7EXAMPLE here", "id *** here"),
+        ("aws_secret_access_key = wJalr/K7MDENG/bPx", "aws_secret_access_key = ***"),
+        ('{"SecretAccessKey": "wJalr/K7MDENG"}', '{"SecretAccessKey": "***"}'),
+        ("git clone github_pat_11ABCDEFG0abcdefghij_KLMN x", "git clone *** x"),
+        ("glpat-abcdefghijklmnopqrst nvapi-abcdefghijklmnopqrst1 xoxb-1234567890-abc", "*** *** ***"),
+        ("x-api-key: plainvalue99", "x-api-key: ***"),
+        ("got eyJhbGciOiJI.eyJzdWIiOiIx.dozjgNryP4J3", "got ***"),
+        ("('authorization', 'Bearer abcdef')", "('authorization', 'Bearer ***')"),
+        ("Cookie: sid=abc123; Path=/", "Cookie: sid=***; Path=/"),
+        ("redis://:hunter2@h:6379/0 https://only-a-token@h/x", "redis://:***@h:6379/0 https://***@h/x"),
+        ("PGPASSWORD=hunter2 ROUTER_TOKEN=abc OTHER_KEY=def", "PGPASSWORD=*** ROUTER_TOKEN=*** OTHER_KEY=***"),
+        ('{"token": "abcdefghij0123456789"}', '{"token": "***"}'),
+        (
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END",
+            "-----BEGIN OPENSSH PRIVATE KEY-----***-----END",
+        ),
     ],
 )
 def test_shapes(text: str, shown: str) -> None:
@@ -54,6 +70,9 @@ def test_shapes(text: str, shown: str) -> None:
         "No API key is set",
         "'bos_token': '<s>', eos_token_id=2",
         "listening on http://127.0.0.1:8000/v1",
+        '{"token": " the", "logprob": -0.1}',
+        "MAX_NEW_TOKEN=4096 user@host:/path ssh://root@box git@host:x/y",
+        "pad_token: '<pad>', token budget 512, 'token_ids': [1, 2]",
     ],
 )
 def test_counts_digests_and_sentences_stay(text: str) -> None:
@@ -91,6 +110,11 @@ def test_hostile_text_takes_linear_time() -> None:
         "://a:",
         "authorization: ",
         "@",
+        "-----BEGIN PRIVATE KEY-----",
+        "cookie: a=",
+        "https://a",
+        "A_TOKEN=",
+        "a_",
     )
     for piece in pieces:
         started = time.perf_counter()

@@ -66,6 +66,7 @@ def _intent(args: argparse.Namespace, facts: Facts) -> Intent:
         extend_s=getattr(args, "extend", None),
         stepwise=getattr(args, "step", False),
         target=getattr(args, "target", ""),
+        evict=getattr(args, "evict", False),
         reason=args.reason,
     )
 

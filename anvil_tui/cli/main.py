@@ -115,6 +115,7 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     load = add("load", "start a recipe beside what runs")
     load.add_argument("recipe")
     load.add_argument("--role", default="")
+    _evict_option(load)
     unload = add("unload", "stop a serve (its container is kept), or remove a stopped one")
     unload.add_argument("serve")
     _drain_options(unload)
@@ -131,6 +132,7 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     promote.add_argument("recipe")
     promote.add_argument("--role", default="")
     promote.add_argument("--suite", default="")
+    _evict_option(promote)
     _drain_options(promote)
     rollback = add("rollback", "return to the exact retained serve")
     rollback.add_argument("--role", default="")
@@ -240,6 +242,12 @@ def _seconds(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds of 1 or more")
     return int(text)
+
+
+def _evict_option(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--evict", action="store_true", help="drain and stop serves of evictable roles that stand in the way"
+    )
 
 
 def _drain_options(verb: argparse.ArgumentParser) -> None:

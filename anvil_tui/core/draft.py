@@ -16,7 +16,7 @@ from anvil_tui.core.inflight import list_text, on_slot, then_text
 from anvil_tui.core.plan import Intent, Plan, Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.screening import Ground, warnings_for
-from anvil_tui.core.vram import fit, free_mib, gpus_free
+from anvil_tui.core.vram import free_mib
 from anvil_tui.core.workspace import OnDrainTimeout, Role
 from anvil_tui.core.world import ServeRecord
 
@@ -147,31 +147,6 @@ class Draft:
         except Refused as why:
             self.refuse(str(why))
             return ()
-
-    def needs_room(self, recipe: Recipe, leaving: Iterable[ServeRecord | None]) -> None:
-        """Refuse what cannot start once the serves in `leaving` are gone."""
-        uuids = set(self.gpu_uuids(recipe))
-        gone = {s.container_id for s in leaving if s}
-        for c in self.facts.containers.values():
-            if not c.running or c.id in gone or c.gpus.effective == "none":
-                continue
-            ours = c.id in self.facts.record.serves
-            clash = c.gpus.effective == "all" or c.gpus.effective == "unknown" or uuids & set(c.gpus.uuids)
-            if uuids and clash and (not ours or recipe.exclusive):
-                self.refuse(f"container {c.name} ({c.id[:12]}) was given GPUs {recipe.id} needs ({c.gpus.via})")
-        snapshot = self.facts.gpus.value
-        if not uuids or snapshot is None:
-            return
-        wanted = tuple(sorted(uuids))
-        for why in too_small(snapshot, wanted, recipe.gpus.need_free_mib):
-            self.refuse(f"{recipe.id} can never start here: {why}")
-        self.memory = memory_text(snapshot, wanted)
-        self.screened(recipe, snapshot, alone=bool(gone))
-        if not gone:
-            for why in gpus_free(snapshot, wanted, 0) if recipe.exclusive else ():
-                self.refuse(why)
-            for why in fit(self.facts.gpus, wanted, recipe.gpus.need_free_mib).reasons:
-                self.refuse(why)
 
     def screened(self, recipe: Recipe, snapshot: GpuSnapshot, *, alone: bool) -> None:
         """What is known of the recipe's need against each card. A way back is never refused by arithmetic."""

@@ -5,12 +5,13 @@ The record of who holds the role does not move: until `decide` the only way to g
 
 from __future__ import annotations
 
+from anvil_tui.core.admission import admit
 from anvil_tui.core.draft import Candidate, Draft
 from anvil_tui.core.drills import END, HOME, START
 from anvil_tui.core.facts import alias_text
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.readiness import in_facts, judged
-from anvil_tui.core.switch import must_stop_first, others_in_the_way, prove_return, retire, stays_stopped, way_back
+from anvil_tui.core.switch import must_stop_first, prove_return, retire, stays_stopped, way_back
 from anvil_tui.core.workspace import Role
 from anvil_tui.core.world import ServeRecord
 
@@ -31,9 +32,7 @@ def plan_drill(d: Draft) -> None:
     c = Candidate(d.exact(back), role, back.slot, back.port, back, d.facts.running(back))
     home = Candidate(d.exact(old), role, old.slot, old.port, old, running=False)
     full = must_stop_first(d, old, c)
-    others_in_the_way(d, old, c)
-    if not c.running:
-        d.needs_room(c.recipe, leaving=(old,) if full else ())
+    admit(d, c, leaving=(old,) if full else (), beside=old)
     suite, suite_home = _suite(d, c), _suite(d, home)
     d.target(role=role.name, serve=back, suite=suite)
     d.rests_on["suite home"] = suite_home.model_dump(mode="json", by_alias=True)

@@ -159,7 +159,8 @@ def given(grant: GpuGrant, cards: Sequence[str], on: Iterable[str] = ()) -> dict
     rest = [uuid for uuid in cards if uuid not in sure]
     if names and loose <= 0:
         return sure
-    return {**sure, **dict.fromkeys(rest or ([] if sure else [""]), bool(names) and loose >= len(rest) > 0)}
+    apart = bool(names) and not known and not any(name.upper().startswith("MIG-") for name in names)
+    return {**sure, **dict.fromkeys(rest or ([] if sure else [""]), apart and loose >= len(rest) > 0)}
 
 
 def _card(name: str, cards: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from anvil_tui.core.admission import admit, evict, record_evicted, released, tell_evicted, undo_evicted
 from anvil_tui.core.apply import plan_apply
 from anvil_tui.core.credentials import unproven, why_not_usable
 from anvil_tui.core.draft import Draft
@@ -16,6 +17,7 @@ from anvil_tui.core.facts import Facts, alias_text
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.gateway_plan import fit
 from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.problems import evicted_text
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.rotation import plan_rotate
 from anvil_tui.core.switch import plan_promote, plan_rollback
@@ -68,20 +70,18 @@ def _load(d: Draft) -> None:
     kept = d.facts.made_from(recipe, role)
     if kept and d.facts.running(kept):
         d.refuse(f"{recipe.id} is already loaded: container {kept.container_id[:12]} in slot {kept.slot}")
-    for other in d.facts.running_serves():
-        if recipe.exclusive or other.exclusive:
-            holder = recipe.id if recipe.exclusive else other.recipe_id
-            d.refuse(
-                f"{other.recipe_id} is running and {holder} needs the whole box: `promote {recipe.id}` stops "
-                f"the one and starts the other under held traffic, or `unload {other.recipe_id}` first"
-            )
-    d.needs_room(recipe, leaving=())
     candidate = d.candidate(recipe, role, kept, taken_slot="")
+    victims = admit(d, candidate)
     d.prepare(candidate)
+    evict(d, victims)
+    if victims:
+        d.free(recipe)
     d.start(candidate)
     d.decide("the serve is ready")
     d.record_serve(candidate)
+    record_evicted(d, victims, recipe)
     d.undo_candidate(candidate)
+    undo_evicted(d, victims)
     if not candidate.kept:
         d.undo_step("record", "record", "forget the serve", 30, forget_made=True)
     d.undo_created(candidate)
@@ -89,6 +89,7 @@ def _load(d: Draft) -> None:
     d.outage = "none"
     d.rollback = "unload stops it; its container is removed if the load fails"
     d.on_failure = "the container's log is kept with the operation, then it is stopped and removed"
+    tell_evicted(d, victims)
 
 
 def _unload(d: Draft) -> None:
@@ -114,6 +115,7 @@ def _unload(d: Draft) -> None:
     if live:
         d.point(role, "none", "close-aliases", "answer 503: nothing serves this role")
     d.stop(serve, "stop")
+    released(d, serve)
     if holds:
         d.record_role(role, incumbent="", ladder=(serve.container_id, *d.ladder(role)))
     d.rollback = f"the container is kept: `load {serve.recipe_id}` or `rollback` starts it again"
@@ -200,7 +202,9 @@ def _readmit(d: Draft) -> None:
     d.title = f"readmit {role.name}"
     d.target(role=role.name, serve=serve)
     if serve is None:
-        return d.refuse(f"nothing to readmit: {role.name} has no incumbent; promote a recipe")
+        held = d.facts.record.roles.get(role.name)
+        why = f"; {evicted_text(held)}" if held and held.evicted_for else ""
+        return d.refuse(f"nothing to readmit: {role.name} has no incumbent; promote a recipe{why}")
     if set(d.facts.aliases(role).values()) == {serve.slot}:
         d.refuse(f"{role.name} is admitted already")
     if not d.facts.running(serve):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from anvil_tui.core.admission import admit, evict, record_evicted, tell_evicted, undo_evicted
 from anvil_tui.core.apply import tell_clients
 from anvil_tui.core.draft import Candidate, Draft
 from anvil_tui.core.facts import alias_text
@@ -102,12 +103,13 @@ def _switch(
     d: Draft, role: Role, old: ServeRecord | None, c: Candidate, suite: Suite, ladder: Iterable[str]
 ) -> None:
     full = must_stop_first(d, old, c)
-    others_in_the_way(d, old, c)
-    if not c.running:
-        d.needs_room(c.recipe, leaving=(old,) if full else ())
+    victims = admit(d, c, leaving=(old,) if full else (), beside=old)
     d.prepare(c)
+    evict(d, victims)
     if full and old:
         _leave_first(d, role, old, c.recipe)
+    elif victims:
+        d.free(c.recipe)
     if not c.running:
         d.start(c)
     d.gates(suite, c.recipe, **c.serve_args)
@@ -115,21 +117,15 @@ def _switch(
     d.point(role, c.slot, "flip", f"{alias_text(role.aliases)} to {c.slot}, in one transaction")
     d.verify(role, c)
     d.record_role(role, incumbent=c.ref, ladder=ladder, serve=c.serve_args, suite=suite.id)
+    record_evicted(d, victims, c.recipe)
     if not full and old and d.facts.running(old) and not (c.kept and c.kept.container_id == old.container_id):
         retire(d, old)
     way_back(d, role, old, c, full)
+    undo_evicted(d, victims)
     d.undo_record(role, c)
     d.undo_created(c)
     _describe(d, role, old, c, full)
-
-
-def others_in_the_way(d: Draft, old: ServeRecord | None, c: Candidate) -> None:
-    """Running serves that are neither the incumbent nor the candidate, where one of them needs the whole box."""
-    for other in d.facts.running_serves():
-        if other == c.kept or other == old:
-            continue
-        if c.recipe.exclusive or other.exclusive or other.slot == c.slot:
-            d.refuse(f"{other.recipe_id} is running in slot {other.slot}: `unload {other.recipe_id}` first")
+    tell_evicted(d, victims)
 
 
 def _leave_first(d: Draft, role: Role, old: ServeRecord, need: Recipe) -> None:

@@ -12,12 +12,14 @@ from typing import Any
 
 from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError, EffectFailed
+from anvil_tui.core.ownership import pid_words
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.vram import fit, gpus_free
 from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.load_measure import note_before
+from anvil_tui.service.release import released, sight_now, steadily, wait_released
 from anvil_tui.service.run import Run
 from anvil_tui.service.way_back import recorded, with_suite
 
@@ -159,7 +161,7 @@ def held_by(run: Run, step: Step) -> str | None:
     uuids, need = tuple(step.args["gpus"]), step.args["need_free_mib"]
     if not step.args["alone"]:
         return "; ".join(fit(reading, uuids, need).reasons) or None
-    return "; ".join(gpus_free(reading.value, uuids, need)) or None
+    return "; ".join(gpus_free(reading.value, uuids, need, whose=pid_words(sight_now(run)))) or None
 
 
 def unless_running(run: Run, step: Step) -> bool:
@@ -170,16 +172,7 @@ def unless_running(run: Run, step: Step) -> bool:
 
 
 def wait_free(run: Run, step: Step) -> None:
-    """Free three times in a row: memory comes back late and in parts."""
-    streak = 0
-
-    def ask() -> str | None:
-        nonlocal streak
-        why = held_by(run, step)
-        streak = 0 if why else streak + 1
-        return why or (None if streak >= 3 else "free; reading again")
-
-    run.wait(step, ask, pause_s=run.box.workspace.gpus.interval_s)
+    steadily(run, step, held_by)
 
 
 # the box record
@@ -294,6 +287,7 @@ DEEDS: dict[str, Deed] = {
     "remove": Deed(removed, remove),
     "free": Deed(freed, wait_free),
     "record": Deed(record_holds, record),
+    "released": Deed(released, wait_released),
     "decide": Deed(decided, decide),
     "way-back": Deed(startable, no_way_back),
 }

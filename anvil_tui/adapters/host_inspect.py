@@ -37,7 +37,7 @@ class LinuxHost(PsutilHost):
             root = self._proc / str(pid) / "root/dev/shm"
         try:
             found = [(p, p.stat()) for p in sorted(root.rglob("*")) if p.is_file() and not p.is_symlink()]
-            users, all_seen = self._users({(s.st_dev, s.st_ino) for _, s in found})
+            users, all_seen = file_users(self._proc, {(s.st_dev, s.st_ino) for _, s in found})
         except OSError as why:
             return Reading.unknown(f"{root}: {why.strerror}", "host", now_s)
         files = []
@@ -46,25 +46,6 @@ class LinuxHost(PsutilHost):
             known = using if using or all_seen else None
             files.append(SharedFile(str(path.relative_to(root)), seen.st_size, seen.st_mtime, known))
         return Reading.known(tuple(files), now_s, "host")
-
-    def _users(self, wanted: set[tuple[int, int]]) -> tuple[dict[tuple[int, int], set[int]], bool]:
-        """Processes that map or hold open each (device, inode), and whether every process could be looked at."""
-        all_seen = True
-        users: dict[tuple[int, int], set[int]] = {key: set() for key in wanted}
-        for process in self._proc.iterdir() if wanted else ():
-            if not process.name.isdigit():
-                continue
-            try:
-                used = [*_mapped(process / "maps"), *_opened(process / "fd")]
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it ended meanwhile
-            except PermissionError:
-                all_seen = False
-                continue
-            for key in used:
-                if key in users:
-                    users[key].add(int(process.name))
-        return users, all_seen
 
     def kernel_mark(self) -> Reading[int]:
         """The number of the newest record of the kernel log, 0 while it has none."""
@@ -183,6 +164,26 @@ def _records(fd: int) -> Iterator[tuple[int, str]]:
             fields = head.split(",")
             if found and len(fields) > 2 and fields[1].isdigit():
                 yield int(fields[1]), text
+
+
+def file_users(proc: Path, wanted: set[tuple[int, int]]) -> tuple[dict[tuple[int, int], set[int]], bool]:
+    """Processes that map or hold open each (device, inode), and whether every process could be looked at."""
+    all_seen = True
+    users: dict[tuple[int, int], set[int]] = {key: set() for key in wanted}
+    for process in proc.iterdir() if wanted else ():
+        if not process.name.isdigit():
+            continue
+        try:
+            used = [*_mapped(process / "maps"), *_opened(process / "fd")]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+        except PermissionError:
+            all_seen = False
+            continue
+        for key in used:
+            if key in users:
+                users[key].add(int(process.name))
+    return users, all_seen
 
 
 def host_inspector(containers_url: str, workspace: Path, clock: Clock) -> HostInspector:

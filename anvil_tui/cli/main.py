@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_reading(verbs)
     _add_changing(verbs)
     _add_clients(verbs)
+    _add_storage(verbs)
     _add_waive(verbs)
     _add_comparing(verbs)
     _add_operations(verbs)
@@ -145,6 +146,15 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     drill.add_argument("--suite", default="", help="judge both serves by this suite (default: each by its own)")
     _drain_options(drill)
     drill.set_defaults(run=_lazy("drills", "drill"))
+
+
+def _add_storage(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    what = "images, model caches, stopped containers, and who refers to each"
+    _verb(verbs, "storage", what, "storage", "storage")
+    remove = _change(verbs, "remove", "remove one image or one revision of a model cache, to which nothing refers")
+    remove.add_argument(
+        "target", metavar="TARGET", help="sha256:ID, NAME@sha256:DIGEST, ORG/NAME@REVISION or a snapshot's path"
+    )
 
 
 def _add_clients(verbs: Verbs) -> None:  # type: ignore[valid-type]

@@ -15,10 +15,12 @@ from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.command_runner import ChildCommands
 from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
+from anvil_tui.adapters.docker_images import DockerImages
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.file_look import LocalFiles
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
+from anvil_tui.adapters.hf_cache import HubCaches
 from anvil_tui.adapters.host_inspect import host_inspector
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.key_proof import GatewayKeyProof
@@ -80,16 +82,8 @@ def open_box(directory: Path) -> Box:
         media=MediaFolder(directory / "gates" / "media"),
     )  # fmt: skip
     return Box(
-        directory=str(directory),
-        workspace=workspace,
-        clock=clock,
-        containers=containers,
-        engines=engines,
-        gateway=gateway_reader(directory, workspace),
-        gpus=gpus,
-        host=host,
-        chat=chat,
-        conductor=Conductor(parts),
+        directory=str(directory), workspace=workspace, clock=clock, containers=containers, engines=engines,
+        gateway=gateway_reader(directory, workspace), gpus=gpus, host=host, chat=chat, conductor=Conductor(parts),
         store=BoxFile(state),
         operations=OperationFolders(state / "operations", hide),
         lease=FileLease(state / "lease"),
@@ -98,12 +92,14 @@ def open_box(directory: Path) -> Box:
         client_key=lambda: keys()[0],
         mount_source=lambda source: mount_source(directory, source),
         files=ConfigFileReader(directory),
+        images=DockerImages(workspace.containers.url, workspace.containers.timeout_s),
+        caches=hub_caches(workspace),
         bundles=open_bundles(directory),
         mounted=None if elsewhere else LocalFiles(state / "hashes.json"),
         listeners=None if elsewhere else LocalPorts(),
         secret=lambda ref: find(ref, directory),
         prove_key=GatewayKeyProof(f"http://{workspace.gateway.bind}", clock),
-    )
+    )  # fmt: skip
 
 
 def open_bundles(directory: Path) -> BundleFolders:
@@ -124,6 +120,8 @@ def open_controls(box: Box) -> Controls:
         containers=DockerControl(workspace.containers.url, workspace.containers.timeout_s),
         gateway=gateway_control(directory, workspace),
         files=ConfigFileControl(directory, directory / "state" / "clients"),
+        images=DockerImages(workspace.containers.url, workspace.containers.timeout_s),
+        caches=hub_caches(workspace),
     )
 
 
@@ -159,6 +157,10 @@ def anvil_gateway(directory: Path) -> Supervisor:
 def admin_key(workspace: Workspace, directory: Path) -> Callable[[], str]:
     """Of kinds that have one; resolved at each use."""
     return lambda: resolve(workspace.gateway.admin_key or "", directory)
+
+
+def hub_caches(workspace: Workspace) -> HubCaches | None:
+    return None if workspace.containers.url.startswith("ssh://") else HubCaches()
 
 
 def client_keys(workspace: Workspace, directory: Path) -> Callable[[], tuple[str, ...]]:

@@ -16,6 +16,7 @@ from anvil_tui.core.ownership import Sight, sight
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord
+from anvil_tui.core.storage import Stored
 from anvil_tui.core.waivers import CheckWaiver, Waiver
 from anvil_tui.core.workspace import Role, Workspace
 from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord
@@ -48,6 +49,7 @@ class Facts:
     clients: tuple[ClientState, ...] = ()
     credentials: tuple[CredentialState, ...] = ()
     catalogs: tuple[Catalog, ...] = ()
+    disks: Stored | None = None
 
     def recipe(self, recipe_id: str) -> Recipe:
         if recipe_id in self.recipes:

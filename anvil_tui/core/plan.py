@@ -20,6 +20,7 @@ Verb = Literal[
 ]  # fmt: skip
 VERBS: tuple[Verb, ...] = (
     "load", "unload", "qualify", "quiesce", "drain", "readmit", "promote", "rollback", "drill", "apply", "rotate",
+    "remove",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from anvil_tui.core.gateway_plan import fit
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.problems import evicted_text
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.removal import plan_remove
 from anvil_tui.core.rotation import plan_rotate
 from anvil_tui.core.switch import plan_promote, plan_rollback
 from anvil_tui.core.world import OPERATION_LABEL
@@ -229,5 +230,6 @@ _PLANS: Mapping[str, Callable[[Draft], None]] = {
     "rollback": plan_rollback,
     "rotate": plan_rotate,
     "apply": plan_apply,
+    "remove": plan_remove,
     "drill": plan_drill,
 }

@@ -25,6 +25,7 @@ from anvil_tui.ports import (
 )
 from anvil_tui.ports.files import ConfigControl, ConfigFiles
 from anvil_tui.ports.operations import BoxStore, BundleStore, OperationStore, WriteRight
+from anvil_tui.ports.storage import CacheControl, CacheReader, ImageControl, ImageReader
 from anvil_tui.ports.surroundings import FileReader, PortReader
 from anvil_tui.service.gates.conductor import Conductor
 
@@ -56,6 +57,8 @@ class Box:
     client_key: Callable[[], str]
     mount_source: Callable[[str], str]
     files: ConfigFiles
+    images: ImageReader
+    caches: CacheReader | None
     bundles: BundleStore | None = None
     mounted: FileReader | None = None
     listeners: PortReader | None = None
@@ -73,6 +76,8 @@ class Controls:
     containers: ContainerControl
     gateway: GatewayControl
     files: ConfigControl
+    images: ImageControl
+    caches: CacheControl | None
 
 
 def engine_url(port: int) -> str:

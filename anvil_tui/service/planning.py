@@ -20,6 +20,7 @@ from anvil_tui.service.credentials import found_or_why, inspect
 from anvil_tui.service.gates.session import GateTarget
 from anvil_tui.service.way_back import Unrunnable, WayBack
 from anvil_tui.service.rotate import with_copies
+from anvil_tui.service.storage import with_disks
 from anvil_tui.service.way_back import Unrunnable, WayBack
 
 
@@ -100,6 +101,7 @@ ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {
     "rollback": (_prove_way_back, with_catalogs_after),
     "drill": (_prove_way_back,),
     "apply": (with_catalogs,),
+    "remove": (with_disks,),
     "rotate": (with_copies,),
 }
 """What a plan rests on beside the facts that every plan needs; slow to read, so read for these verbs only."""

@@ -20,6 +20,7 @@ from anvil_tui.service.draining import drain, drained, retire, retired
 from anvil_tui.service.gate_run import gates_passed, run_gates
 from anvil_tui.service.load_measure import measured
 from anvil_tui.service.run import Run
+from anvil_tui.service.storage_deeds import STORAGE_DEEDS
 
 PROBE_TIMEOUT_S = 60.0
 PROBES = 3
@@ -184,6 +185,7 @@ def all_deeds() -> dict[str, Deed]:
         "gates": Deed(gates_passed, run_gates),
         "verify": Deed(verified, verify),
         **CLIENT_DEEDS,
+        **STORAGE_DEEDS,
     }
 
 

@@ -16,7 +16,7 @@ from anvil_tui.ui import policies
 from anvil_tui.ui.policies import Target
 
 Tier = Literal["read", "reversible", "traffic"]
-Kind = Literal["none", "serve", "suite", "role", "steps", "recipe", "credential", "operation", "client"]
+Kind = Literal["none", "serve", "suite", "role", "steps", "recipe", "credential", "operation", "client", "stored"]
 Policy = Callable[[World, Target], str | None]
 Make = Callable[[Target], Intent]
 
@@ -124,6 +124,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "credential.rotate", "rotate", ("K",), "A new client key in the gateway and in every copy of it",
         "reversible", "credential", policies.rotate, lambda t: Intent("rotate", target=t.target),
+    ),
+    Action(
+        "storage.remove", "remove", ("X",), "Remove an image or a cached model to which nothing refers",
+        "traffic", "stored", policies.remove, lambda t: Intent("remove", target=t.target),
     ),
     Action(
         "operation.pause", "pause", ("w",), "Hold the gates before their next request; the lease stays held",

@@ -19,7 +19,7 @@ from anvil_tui.ui.text import literal, short_id
 class Target:
     """What a deed is aimed at, frozen when the key is pressed. `recipe` "" = not chosen yet.
 
-    `target` names a client or a credential, "" = all of them, or the only one.
+    `target` names a client or a credential, "" = all of them, or the only one; or a stored thing.
     """
 
     serve: str = ""
@@ -207,6 +207,10 @@ def rotate(world: World, target: Target) -> str | None:
     seen = next((s for s in world.credentials if s.name == named[0].name), None)
     why = why_not_usable(seen) if seen else None
     return literal(why) if why else None
+
+
+def remove(world: World, target: Target) -> str | None:
+    return _free(world) or (None if target.target else "choose an image or a revision of a model cache first")
 
 
 def _operation(world: World, target: Target, states: tuple[str, ...], nothing: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
+from anvil_tui.adapters.hf_cache import HubCaches
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.secrets import find
@@ -44,6 +45,7 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.routing import Origin, Way, origin_by_header
 from anvil_tui.core.secrets import Secret
+from anvil_tui.core.storage import StoredImage
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import RecipeFile
 from anvil_tui.ports import ChatAnswer, ChatRequest, ContainerSpec, LogLine
@@ -198,6 +200,25 @@ class Docker:
         return next((c for c in self.running() if str(port) in c.argv), None)
 
 
+class Images:
+    """Images of the daemon over one dict; each has layers of its own."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, StoredImage] = {}
+
+    def images(self) -> tuple[StoredImage, ...]:
+        return tuple(self.all.values())
+
+    def disk_bytes(self) -> int:
+        return sum(i.bytes or 0 for i in self.all.values())
+
+    def remove(self, image_id: str, names: Iterable[str]) -> None:
+        found, gone = self.all.pop(image_id), set(names)
+        pins, tags = (tuple(n for n in some if n not in gone) for some in (found.pins, found.tags))
+        if pins or tags:
+            self.all[image_id] = dataclasses.replace(found, pins=pins, tags=tags)
+
+
 class Gate_:
     """The gateway: a durable map, a running map, counts."""
 
@@ -317,6 +338,7 @@ class World:
     def __init__(self, tmp: Path, *recipes: Recipe, **policies: Any) -> None:
         self.tmp, self.recipes, self.clock, self.docker = tmp, list(recipes), Clock(), Docker()
         self.gate = Gate_({"primary-a": 9131, "primary-b": 9132})
+        self.images = Images()
         self.failing: set[str] = set()
         self.wrong_identity: set[str] = set()
         self.silent: set[str] = set()
@@ -335,10 +357,13 @@ class World:
             str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, HostOf(self),  # type: ignore[arg-type]
             self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
             lambda: tuple(RecipeFile(r.id, r) for r in self.recipes), lambda: (SuiteFile("small", SMALL),),
-            lambda: self.secret("").value, str, ConfigFileReader(tmp), secret=self.secret, prove_key=self.prove,
+            lambda: self.secret("").value, str, ConfigFileReader(tmp), self.images, HubCaches(),
+            secret=self.secret, prove_key=self.prove,
             mounted=self.files, listeners=Listeners(self),
         )  # fmt: skip
-        self.controls = Controls(self.docker, self.gate, ConfigFileControl(tmp, tmp / "clients"))
+        self.controls = Controls(
+            self.docker, self.gate, ConfigFileControl(tmp, tmp / "clients"), self.images, HubCaches()
+        )
 
     # credentials
 

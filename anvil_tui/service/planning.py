@@ -18,7 +18,6 @@ from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.clients import with_catalogs, with_catalogs_after
 from anvil_tui.service.credentials import found_or_why, inspect
 from anvil_tui.service.gates.session import GateTarget
-from anvil_tui.service.way_back import Unrunnable, WayBack
 from anvil_tui.service.rotate import with_copies
 from anvil_tui.service.storage import with_disks
 from anvil_tui.service.way_back import Unrunnable, WayBack
@@ -72,10 +71,6 @@ def _stem(path: str) -> str:
 
 def plan(box: Box, intent: Intent, facts: Facts | None = None) -> Plan:
     """The plan for an intent over the world as it is now (or over given facts)."""
-
-    def unrunnable(suite: Suite, recipe: Recipe) -> Mapping[str, str]:
-        return box.conductor.unrunnable(suite, target_of(box, recipe, "", 0, ""))
-
     facts = facts or gather(box)
     for enrich in ENRICHED_BY.get(intent.verb, ()):
         facts = enrich(box, intent, facts)

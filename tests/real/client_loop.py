@@ -1,7 +1,8 @@
 """Clients that stream through the gateway and never stop, in a process of their own.
 
 Every answer must be complete and wholly from one engine: all chunks of a stream name one model and one
-fingerprint, and the gateway's header names the backend. One JSON line an answer: n, backend, model, error, ms.
+fingerprint, and the gateway's header names the backend. One JSON line an answer: n, backend, model, error, at, ms.
+`at` is when it was asked, by the monotonic clock, which all processes share.
 `ClientLoop` starts and ends the process and reads what it wrote; a loop that ended by itself is an error too.
 """
 
@@ -22,18 +23,20 @@ from typing import Any
 from tests.support.wait import wait_until
 
 WORKERS, MAX_REQUESTS, MAX_S, TIMEOUT_S = 2, 20_000, 1_500, 90
+PACE_S, TOKENS = 0.05, 24
 PATHS = ("/llm.primary/v1/chat/completions", "/v1/chat/completions")
 
 
-def ask(bind: str, key: str, number: int) -> dict[str, Any]:
-    """One streamed completion; `error` is "" for a complete answer from one engine."""
+def ask(bind: str, key: str, number: int, tokens: int = TOKENS, *, endless: bool = False) -> dict[str, Any]:
+    """One streamed completion; `error` is "" for a complete answer from one engine. `endless` = all tokens are made."""
     host, port = bind.split(":")
     began = time.monotonic()
     connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
     row: dict[str, Any] = {"n": number, "backend": "", "model": "", "error": ""}
     try:
-        body = {"model": "llm.secondary", "stream": True, "max_tokens": 24, "temperature": 0,
+        body = {"model": "llm.secondary", "stream": True, "max_tokens": tokens, "temperature": 0,
                 "messages": [{"role": "user", "content": f"Count to five. ({number})"}]}  # fmt: skip
+        body |= {"ignore_eos": True} if endless else {}
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         connection.request("POST", PATHS[number % 2], json.dumps(body), headers)
         answer = connection.getresponse()
@@ -43,7 +46,7 @@ def ask(bind: str, key: str, number: int) -> dict[str, Any]:
         row["error"] = f"{type(why).__name__}: {why}"
     finally:
         connection.close()
-    return row | {"ms": round((time.monotonic() - began) * 1000, 1)}
+    return row | {"at": round(began, 4), "ms": round((time.monotonic() - began) * 1000, 1)}
 
 
 def whole(answer: http.client.HTTPResponse, row: dict[str, Any]) -> str:
@@ -68,8 +71,8 @@ def whole(answer: http.client.HTTPResponse, row: dict[str, Any]) -> str:
     return "" if done and finished else f"broke off (done {done}, finish {finished!r})"
 
 
-def main(bind: str, key_file: str, out: str, max_s: float = MAX_S) -> int:
-    """0 when it was told to stop; 1 when it came to one of its bounds."""
+def main(bind: str, key_file: str, out: str, max_s: str, pace_s: str, tokens: str) -> int:
+    """0 when it was told to stop; 1 when it came to one of its bounds. `pace_s` is the pause after each request."""
     key, stop, lock = Path(key_file).read_text().strip(), threading.Event(), threading.Lock()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     until = time.monotonic() + float(max_s)
@@ -78,11 +81,11 @@ def main(bind: str, key_file: str, out: str, max_s: float = MAX_S) -> int:
         def work(first: int) -> None:
             number = first
             while not stop.is_set() and number < MAX_REQUESTS and time.monotonic() < until:
-                row = ask(bind, key, number)
+                row = ask(bind, key, number, int(tokens))
                 with lock:
                     file.write(json.dumps(row) + "\n")
                 number += WORKERS
-                stop.wait(0.05)
+                stop.wait(float(pace_s))
 
         with ThreadPoolExecutor(WORKERS) as pool:
             for worker in [pool.submit(work, n) for n in range(WORKERS)]:
@@ -91,17 +94,21 @@ def main(bind: str, key_file: str, out: str, max_s: float = MAX_S) -> int:
 
 
 class ClientLoop:
-    """`errors()` and `answers()` are complete once the block has ended."""
+    """`errors()` and `answers()` are complete once the block has ended. What it writes lies beside the workspace's
+    state, so that a full state folder does not stop it."""
 
-    def __init__(self, workspace: Path, max_s: float = MAX_S) -> None:
+    def __init__(
+        self, workspace: Path, max_s: float = MAX_S, pace_s: float = PACE_S, tokens: int = TOKENS
+    ) -> None:
         from anvil_tui.adapters.toml_files import load_workspace
 
         self._bind = load_workspace(workspace).gateway.bind
-        self._out = workspace / "state" / f"clients-{time.monotonic_ns()}.ndjson"
-        self._key, self._max_s = workspace / "state" / "client.key", max_s
+        self._out = workspace / f"clients-{time.monotonic_ns()}.ndjson"
+        self._key = workspace / "state" / "client.key"
+        self._bounds = (str(max_s), str(pace_s), str(tokens))
 
     def __enter__(self) -> ClientLoop:
-        given = (self._bind, str(self._key), str(self._out), str(self._max_s))
+        given = (self._bind, str(self._key), str(self._out), *self._bounds)
         self._process = subprocess.Popen([sys.executable, "-m", "tests.real.client_loop", *given])
         return self
 
@@ -129,4 +136,4 @@ class ClientLoop:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))  # type: ignore[arg-type]
+    sys.exit(main(*sys.argv[1:]))

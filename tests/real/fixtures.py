@@ -41,20 +41,42 @@ def real_docker(short_tmp: Path) -> Iterator[RealDocker]:
     engine.close()
 
 
-@pytest.fixture(scope="session")
-def registry(short_tmp: Path) -> Iterator[str]:
-    """HOST:PORT of a registry that knows nothing yet."""
-    need_netns()
-    config = short_tmp / "registry.yml"
+@contextlib.contextmanager
+def running_registry(folder: Path) -> Iterator[str]:
+    """HOST:PORT of a registry of its own that knows nothing yet."""
+    config = folder / "registry.yml"
     config.write_text(
-        f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {short_tmp}/registry\n"
+        f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {folder}/registry\n"
         f"  delete:\n    enabled: true\nhttp:\n  addr: {REGISTRY}\n"
     )
-    with (short_tmp / "registry.log").open("wb") as log:
+    with (folder / "registry.log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
-    yield REGISTRY
-    process.terminate()
-    process.wait(20)
+    try:
+        yield REGISTRY
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@contextlib.contextmanager
+def llama_stand() -> Iterator[tuple[RealDocker, str]]:
+    """Docker Engine and registry of their own, and llama.cpp's server by digest, for what runs without pytest."""
+    need_netns()
+    folder = Path(tempfile.mkdtemp(prefix="av"))  # short: a Unix socket's path has 107 characters at most
+    engine = RealDocker(folder / "d")
+    try:
+        with running_registry(folder):
+            yield engine, _llama(engine)
+    finally:
+        engine.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def registry(short_tmp: Path) -> Iterator[str]:
+    need_netns()
+    with running_registry(short_tmp) as address:
+        yield address
 
 
 def pinned(engine: RealDocker, name: str) -> str:
@@ -67,12 +89,16 @@ def pinned(engine: RealDocker, name: str) -> str:
     return digest
 
 
+def _llama(engine: RealDocker) -> str:
+    """llama.cpp's server by digest: pushed to the registry, removed, and pulled again (4 s)."""
+    name = f"{REGISTRY}/anvil/llama"
+    import_llama(engine, name)
+    return pinned(engine, name)
+
+
 @pytest.fixture(scope="session")
 def llama_image(real_docker: RealDocker, registry: str) -> str:
-    """llama.cpp's server by digest: pushed to the registry, removed, and pulled again (4 s)."""
-    name = f"{registry}/anvil/llama"
-    import_llama(real_docker, name)
-    return pinned(real_docker, name)
+    return _llama(real_docker)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -57,7 +58,7 @@ port = {b}
 def make_workspace(folder: Path, docker_url: str, image: str, models: Path) -> Path:
     bind, a, b = free_ports(3)
     for name in ("recipes", "state"):
-        (folder / name).mkdir(parents=True, mode=0o700)
+        (folder / name).mkdir(parents=True, mode=0o700, exist_ok=True)
     (folder / "anvil.toml").write_text(TOML.format(docker=docker_url, bind=bind, a=a, b=b))
     key = folder / "state" / "client.key"
     key.write_text(KEY)
@@ -92,3 +93,30 @@ def running_gateway(folder: Path) -> Iterator[int]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(15)
+
+
+# Half of llama-server's start is the memory of its context: 0.8 s for 16,384 tokens, 0.3 s for 2,048 and no trial.
+FAST = '"--no-warmup", "-fit", "off", '
+
+
+def fast_recipe(folder: Path, id_: str, of: str = "smol-x4k", **instead: str) -> None:
+    """A recipe that starts in a third of the time, for what starts engines by the hundred.
+
+    `instead` replaces values of the template by key, as TOML text; `flags` are further words for the engine.
+    """
+    text = (folder / "recipes" / f"{of}.toml").read_text()
+    flags = FAST + instead.pop("flags", "")
+    text = text.replace('"-t", "1", ', f'"-t", "1", {flags}', 1)
+    values = {"id": f'"{id_}"', "served_name": f'"smollm2-{id_}"', "context_tokens": "1024",
+              "max_output_tokens": "256", **instead}  # fmt: skip
+    for key, value in values.items():
+        text, count = re.subn(rf"(?m)^{key} = .*$", f"{key} = {value}", text)
+        assert count == 1, f"{of}.toml has {count} lines {key} = ..."
+    (folder / "recipes" / f"{id_}.toml").write_text(text)
+
+
+def keep_suites(folder: Path, *names: str) -> None:
+    """Only these: every plan reads all suites twice, 0.3 s for the shipped ones on a busy machine."""
+    for file in (folder / "gates").glob("*.toml"):
+        if file.stem not in names:
+            file.unlink()

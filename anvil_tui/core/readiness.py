@@ -161,13 +161,16 @@ def _refusal(recipe: str, c: Check) -> str:
 
 
 def checks(look: _Look) -> tuple[Check, ...]:
-    """Every check of one serve, waivers applied. Without its exact recipe only what needs none is looked at."""
+    """Every check of one serve, waivers applied. Without its exact recipe only what needs none is looked at, and
+    without its container not what is looked at through it."""
     found = [_record(look)]
     if look.recipe:
         found.append(_image(look, look.recipe))
     found.append(_container(look))
+    if look.recipe and (look.container() or not look.containers.ok):
+        found += [_proof(look, "weights"), _proof(look, "configuration")]
     if look.recipe:
-        found += [_proof(look, "weights"), _proof(look, "configuration"), _port(look), _gpus(look, look.recipe)]
+        found += [_port(look), _gpus(look, look.recipe)]
         found += [_credential(look), _proof(look, "gates"), _proof(look, "budgets"), _drill(look)]
     return tuple(_waived(look.serve.recipe_id, c, look.waivers, look.today) for c in found)
 

@@ -37,11 +37,11 @@ ELSEWHERE = "the box is another machine: its files and ports cannot be looked at
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """One serve that might be returned to. `standing` = its container runs, or what stops first holds its port."""
+    """One serve that might be returned to. `standing` says why its port needs no look, "" = it does."""
 
     serve: ServeRecord
     recipe: Recipe
-    container: Container
+    container: Container | None
     standing: str
     suite: Suite | str
     hash_s: float
@@ -63,7 +63,7 @@ class WayBack:
             for container_id in (held.incumbent, *held.rollback[:1]):
                 serve, container = world.record.serves.get(container_id), here.get(container_id)
                 recipe = serve and world.exact_recipe(serve.recipe_digest, serve.recipe_id)
-                if serve and recipe and container:
+                if serve and recipe:
                     standing = _standing(serve, container, world.record.serves.get(held.incumbent), here)
                     suite = _suite(serve, recipe, suites)
                     keep = not world.read_only
@@ -84,7 +84,6 @@ class WayBack:
             recipe, container = serve and facts.exact_recipe(serve), facts.container(serve)
             if serve and recipe:
                 images[recipe.image.ref] = self._box.containers.image_id(recipe.image.ref)
-            if serve and recipe and container:
                 standing = _standing(serve, container, facts.incumbent(role), facts.containers)
                 suite = _suite(serve, recipe, suites)
                 subject = _Subject(serve, recipe, container, standing, suite, PLAN_HASH_S, keep=True)
@@ -93,35 +92,38 @@ class WayBack:
 
     def _proofs(self, s: _Subject) -> tuple[Check, ...]:
         at = utc_text(self._box.clock.utc())
-        looks: tuple[tuple[CheckName, Callable[[_Subject], State]], ...] = (
-            ("weights", self._weights), ("configuration", self._configuration), ("port", self._port),
-            ("gates", self._gates), ("budgets", _budgets),
-        )  # fmt: skip
+        looks: list[tuple[CheckName, Callable[[], State]]] = [
+            ("port", lambda: self._port(s)), ("gates", lambda: self._gates(s)), ("budgets", lambda: _budgets(s)),
+        ]  # fmt: skip
+        if (c := s.container) is not None:
+            looks += [
+                ("weights", lambda: self._weights(s, c)), ("configuration", lambda: self._configuration(s, c)),
+            ]  # fmt: skip
         found = []
         for name, look in looks:
             try:
-                state, why = look(s)
+                state, why = look()
             except AnvilError as error:
                 state, why = "unknown", str(error)
             found.append(Check(name, state, why, at))  # type: ignore[arg-type]
         return tuple(found)
 
-    def _weights(self, s: _Subject) -> State:
-        seen = [self._checkpoint(s, weights) for weights in _checkpoints(s.recipe)]
+    def _weights(self, s: _Subject, c: Container) -> State:
+        seen = [self._checkpoint(s, c, weights) for weights in _checkpoints(s.recipe)]
         worst = next((w for state in ("missing", "unknown") for w in seen if w[0] == state), None)
         return worst or ("ok", "; ".join(why for _, why in seen))
 
-    def _checkpoint(self, s: _Subject, w: Weights) -> State:
+    def _checkpoint(self, s: _Subject, c: Container, w: Weights) -> State:
         files, recorded = self._box.mounted, shape.read(s.serve.shape)
-        path = w.path or _hub_path(w, s.container)
+        path = w.path or _hub_path(w, c)
         if not path:
-            return _unnamed(w, s.container)
-        host = host_path(path, s.container)
+            return _unnamed(w, c)
+        host = host_path(path, c)
         if host is None:
             return "ok", f"{path} is part of the image"
         look = files.look(host) if files else FileLook("unreadable", why=ELSEWHERE)
         if look.kind == "unreadable":
-            look = self._by_daemon(s, path, look)
+            look = self._by_daemon(c, path, look)
         if look.kind == "absent" or look.flaws:
             return "missing", f"{path}: {'; '.join(look.flaws) or f'{host} does not exist'}"
         if look.kind == "unreadable":
@@ -134,10 +136,10 @@ class WayBack:
         told = f"{path}: {look.bytes:,} bytes" + ("" if want else ", no size on record to compare with")
         return "ok", told + (f"; {look.why}" if look.why else "")
 
-    def _by_daemon(self, s: _Subject, path: str, look: FileLook) -> FileLook:
+    def _by_daemon(self, c: Container, path: str, look: FileLook) -> FileLook:
         """What the daemon tells of a path that this user may not look at: of one file its size."""
         try:
-            size = self._box.containers.size_of(s.container.id, path)
+            size = self._box.containers.size_of(c.id, path)
         except NotFound:
             return FileLook("absent")
         if size is None:
@@ -157,14 +159,14 @@ class WayBack:
         progress = f"{READING}, {100 * seen.done // max(1, seen.of)} % of {seen.of:,} bytes"
         return ("ok" if want else "unknown"), f"{path}: {'size only' if want else 'no size on record'}, {progress}"
 
-    def _configuration(self, s: _Subject) -> State:
+    def _configuration(self, s: _Subject, c: Container) -> State:
         if self._box.mounted is None:
             return "unknown", ELSEWHERE
-        wrong = list(self._mounted_wrong(s))
+        wrong = list(self._mounted_wrong(s, c))
         pinned = [p for p in s.recipe.pinned_files if p[1] != s.recipe.model.path]
         for name, path, want in pinned:
             try:
-                got = self._box.containers.sha256(s.container.id, path, PINNED_FILE_S)
+                got = self._box.containers.sha256(c.id, path, PINNED_FILE_S)
             except NotFound as why:
                 wrong.append(f"{name} {path}: {why}")
                 continue
@@ -172,16 +174,16 @@ class WayBack:
                 wrong.append(f"{name} {path} is {got[:12]}…, the recipe pins {want[:12]}…")
         if wrong:
             return "missing", "; ".join(wrong)
-        told = f"{len(s.container.mounts)} mounts there, {len(pinned)} pinned files as recorded"
+        told = f"{len(c.mounts)} mounts there, {len(pinned)} pinned files as recorded"
         was = shape.read(s.serve.shape).get(f"suite:{s.suite.id}") if isinstance(s.suite, Suite) else None
         if was and isinstance(s.suite, Suite) and was != suite_line(s.suite):
             told += f"; suite {s.suite.id} has changed since it qualified this serve"
         return "ok", told
 
-    def _mounted_wrong(self, s: _Subject) -> Iterator[str]:
+    def _mounted_wrong(self, s: _Subject, c: Container) -> Iterator[str]:
         files, then = self._box.mounted, shape.read(s.serve.shape)
         assert files is not None
-        for source, target, _ in s.container.mounts:
+        for source, target, _ in c.mounts:
             look = files.look(source)
             if look.kind == "absent":
                 yield f"{source}, mounted at {target}, does not exist"
@@ -259,10 +261,10 @@ def _suite(serve: ServeRecord, recipe: Recipe, suites: Mapping[str, Suite | str]
 
 
 def _standing(
-    serve: ServeRecord, container: Container, incumbent: ServeRecord | None, here: Mapping[str, Container]
+    serve: ServeRecord, container: Container | None, incumbent: ServeRecord | None, here: Mapping[str, Container]
 ) -> str:
     """Why nobody need bind its port: it listens there itself, or what stops before it starts does."""
-    if container.running:
+    if container and container.running:
         return f"port {serve.port} is its own while it runs"
     before = here.get(incumbent.container_id) if incumbent else None
     if incumbent and before and before.running and incumbent.port == serve.port:

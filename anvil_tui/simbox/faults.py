@@ -225,6 +225,19 @@ async def _removed(box: SimBox, args: Args) -> str:
     return f"{old.id[:12]} was removed behind the console"
 
 
+async def _image_gone(box: SimBox, args: Args) -> str:
+    """As `docker image rm --force` leaves it: the container stays, its image cannot be found any more."""
+    ref = _container(box, args).image.ref
+    box.daemon.images.pop(ref, None)
+    return f"{ref} was removed behind the console"
+
+
+async def _image_back(box: SimBox, args: Args) -> str:
+    image = _container(box, args).image
+    box.daemon.images[image.ref] = image
+    return f"{image.ref} is here again"
+
+
 # GPUs
 
 
@@ -326,6 +339,7 @@ FAULTS: Mapping[str, Fault] = {
     "port_taken": Fault("somebody else listens on a port", _port_taken, ("*port",), _ports_free),
     "replaced": Fault("same name, new container", _replaced, ("container",)),
     "removed": Fault("a container vanishes", _removed, ("container",)),
+    "image_gone": Fault("the image of a container vanishes", _image_gone, ("container",), _image_back),
     # GPUs
     "gpu_lost": Fault("a GPU falls off the bus", _gpu_lost, ("gpu", "engine"), _gpu_back),
     "gpu_driver_fault": Fault("NVML fails (code 18)", _gpu_driver_fault, (), _gpu_driver_well),

@@ -18,6 +18,7 @@ from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.docker_images import DockerImages
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.file_look import LocalFiles
+from anvil_tui.adapters.folder_rows import FolderRows
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
 from anvil_tui.adapters.hf_cache import HubCaches
@@ -87,8 +88,8 @@ def open_box(directory: Path) -> Box:
         store=BoxFile(state),
         operations=OperationFolders(state / "operations", hide),
         lease=FileLease(state / "lease"),
-        recipes=lambda: load_recipes(directory / "recipes"),
-        suites=lambda: load_suites(directory / "gates"),
+        recipes=FolderRows(directory / "recipes", load_recipes),
+        suites=FolderRows(directory / "gates", load_suites),
         client_key=lambda: keys()[0],
         mount_source=lambda source: mount_source(directory, source),
         files=ConfigFileReader(directory),

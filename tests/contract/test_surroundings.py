@@ -14,11 +14,35 @@ from pathlib import Path
 import pytest
 
 from anvil_tui.adapters.file_look import LocalFiles
+from anvil_tui.adapters.folder_rows import FolderRows
 from anvil_tui.adapters.port_look import LocalPorts
 from anvil_tui.core.errors import Unreachable
 from anvil_tui.ports.surroundings import FileLook, PortLook
 
 MIB = 1024 * 1024
+
+
+def test_a_folder_is_parsed_again_when_a_file_came_changed_or_went(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def load(folder: Path) -> tuple[str, ...]:
+        asked.append(1)
+        return tuple(p.read_text() for p in sorted(folder.glob("*.toml")))
+
+    rows, one, two = FolderRows(tmp_path, load), tmp_path / "a.toml", tmp_path / "b.toml"
+    assert rows() == ()
+    one.write_text("x")
+    asked.clear()
+    assert (rows(), rows(), len(asked)) == (("x",), ("x",), 1)
+    two.write_text("z")
+    assert rows() == ("x", "z")
+    new = tmp_path / "new"
+    new.write_text("y")
+    os.utime(new, ns=(one.stat().st_atime_ns, one.stat().st_mtime_ns))
+    new.replace(one)  # another file of the same size and time
+    assert rows() == ("y", "z")
+    two.unlink()
+    assert (rows(), len(asked)) == (("y",), 4)
 
 
 @pytest.fixture

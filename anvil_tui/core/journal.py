@@ -17,6 +17,8 @@ from anvil_tui.core.gate_kinds import DEEP, LANES
 from anvil_tui.core.lanes import LaneRow
 
 JOURNAL_VERSION = 1
+WAITS = "waits for you: "
+"""How the note of an operation begins that goes step by step and waits for a person."""
 
 _ROW = TypeAdapter(LaneRow)
 EARLIER_RUNS = 5
@@ -109,6 +111,11 @@ class OperationView:
             or self.outcome == "halted"
             or bool(self.started_at and not self.outcome)
         )
+
+    @property
+    def waits_for(self) -> str:
+        """The title of the step before which it waits for a person, "" = for none."""
+        return self.last_note.removeprefix(WAITS) if self.paused and self.last_note.startswith(WAITS) else ""
 
     @property
     def state(self) -> str:

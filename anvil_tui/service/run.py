@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, NotFound, Stale, Unreachable
+from anvil_tui.core.journal import WAITS
 from anvil_tui.core.plan import Plan, Step
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.world import OPERATION_LABEL
@@ -90,7 +91,7 @@ class Run:
             return
         asked = self.box.operations
         asked.pause(self.operation, on=True)
-        self.note(step, f"waits for you: {step.title}", paused=True)
+        self.note(step, f"{WAITS}{step.title}", paused=True)
         try:
             while asked.paused(self.operation):
                 self.stop_if_asked()

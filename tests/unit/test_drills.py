@@ -311,7 +311,7 @@ def test_step_by_step_waits_before_each_step_and_a_cancel_goes_back(full: World)
         if operations.paused(full.last):
             shown = view(full)
             waits.append(next(s.name for s in shown.steps if s.state == "pending"))
-            assert shown.paused and shown.last_note.startswith("waits for you: ")
+            assert shown.waits_for == next(s.title for s in shown.steps if s.name == waits[-1])
             operations.pause(full.last, on=False)
             if waits[-1] == "gates":
                 operations.ask_cancel(full.last, "seen enough")

@@ -10,7 +10,7 @@ from anvil_tui.core.box import Gateway
 from anvil_tui.core.plan import VERBS
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
-from anvil_tui.core.world import Lease, World
+from anvil_tui.core.world import BoxRecord, Lease, World
 from anvil_tui.ui import policies
 from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY
 from anvil_tui.ui.policies import Target
@@ -32,6 +32,12 @@ def without(**change: object) -> World:
     return derive(replace(worlds.calm(), **change))  # type: ignore[arg-type]
 
 
+def stopped(container_id: str) -> World:
+    here = worlds.calm().containers
+    ended = tuple(replace(c, status="exited") if c.id == container_id else c for c in here.value or ())
+    return without(containers=replace(here, value=ended))
+
+
 GATEWAY_DOWN: Reading[Gateway] = Reading.error("127.0.0.1:9100: refused", worlds.NOW_S, "haproxy")
 CASES: list[tuple[str, World, Target, str | None]] = [
     ("serve.qualify", worlds.calm(), ROLE, None),
@@ -49,6 +55,10 @@ CASES: list[tuple[str, World, Target, str | None]] = [
     ("role.rollback", worlds.calm(), ROLE, None),
     ("role.rollback", without(images=dict.fromkeys(worlds.calm().images)), ROLE, "missing image: the image"),
     ("role.rollback", without(images={}), ROLE, None),
+    ("role.drill", worlds.calm(), ROLE, None),
+    ("role.steps", worlds.calm(), ROLE, None),
+    ("role.drill", without(record=BoxRecord()), ROLE, "has no rollback yet"),
+    ("role.drill", stopped(SERVING), ROLE, "nothing to come home to"),
     ("recipe.load", worlds.calm(), ROLE, None),
     ("recipe.load", worlds.calm(), replace(ROLE, recipe=worlds.CANDIDATE), "is already loaded"),
     ("recipe.load", worlds.calm(), replace(ROLE, recipe=worlds.FALLBACK), "p promotes glm53-245k-c1"),

@@ -137,6 +137,33 @@ def test_a_former_incumbent_that_finishes_is_draining() -> None:
     assert (one(made, A).phase, one(made, B).phase) == (Phase.DRAINING, Phase.SERVING)
 
 
+@pytest.mark.parametrize(
+    ("steps", "target", "phases"),
+    [
+        ((("drain", "running"),), "primary-b", (Phase.DRAINING, Phase.SERVING)),
+        ((("drain", "done"), ("hold-home", "done")), "hold", (Phase.READY, Phase.QUIESCED)),
+        (
+            (("drain", "done"), ("hold-home", "done"), ("drain-home", "running")),
+            "hold",
+            (Phase.READY, Phase.DRAINING),
+        ),
+        ((("drain", "done"), ("retire-home", "running")), "primary-a", (Phase.SERVING, Phase.DRAINING)),
+    ],
+)
+def test_a_drill_drains_the_incumbent_and_on_its_way_home_the_way_back(
+    steps: tuple[tuple[str, Any], ...], target: str, phases: tuple[Phase, Phase]
+) -> None:
+    views = tuple(StepView(name, name, state) for name, state in steps)
+    running = OperationView("OP", "drill", "primary", role="primary", started_at=STARTED, steps=views)
+    base = world(box(), box(B), target=target)
+    made = derive(replace(
+        base, operations=(running,), lease=Lease("OP", 1, "u", STARTED),
+        engines={A: engine(), B: engine("b")},
+    ))  # fmt: skip
+    assert (one(made, A).phase, one(made, B).phase) == phases
+    assert not [p for p in made.problems if "incumbent" in p]
+
+
 def test_an_unreadable_gateway_leaves_in_flight_unknown() -> None:
     made = world(box(), stopped(), gateway=Reading.error("refused", 1.0, "gateway"))
     assert (one(made).phase, one(made).in_flight) == (Phase.READY, None)

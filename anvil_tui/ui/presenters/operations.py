@@ -90,6 +90,12 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
                 key=operation.id,
             ),
         ]
+    if operation.state == "paused" and operation.waits_for:
+        return [
+            spread([*head, Cell(f"WAITS FOR YOU: {literal(operation.waits_for, 120)}", "warn")], [], width,
+                   operation.id),
+            row(Cell("  r lets it go one step further · c cancels with a reason", "warn"), key=operation.id),
+        ]  # fmt: skip
     if operation.state == "paused":
         return [
             spread([*head, Cell("PAUSED: its gates wait, the lease is held", "warn")], [], width, operation.id),
@@ -259,6 +265,10 @@ def what_now(operation: OperationView) -> str:
             return "Its process is starting."
         case "running" if operation.decision:
             return f"It has decided ({operation.decision}) and ends by itself, also without this console."
+        case "paused" if operation.waits_for:
+            return (
+                "It waits for you with the lease held: r lets it go one step further, c cancels it with a reason."
+            )
         case "paused":
             return "Its gates wait and the lease is held: r lets them go on, c cancels it with a reason."
         case "running":

@@ -29,7 +29,7 @@ LIGHTS: dict[str, Cell] = {
     "wait": Cell(glyphs.WAIT, "warn"),
     "unknown": Cell(glyphs.ASK, "dim"),
 }
-_LOADING_KINDS = ("load", "qualify", "promote", "rollback")
+_LOADING_KINDS = ("load", "qualify", "promote", "rollback", "drill")
 _COMING = (Phase.LOADING, Phase.READY, Phase.FAILED)
 _QUIET = (Phase.STOPPED, Phase.ABSENT, Phase.CREATED)
 _LIGHT_COLUMNS = ("proc", "http", "id", "prog")

@@ -218,7 +218,7 @@ class Stream:
         text = ""
         try:
             with (
-                httpx.Client(trust_env=False, timeout=60) as client,
+                httpx.Client(trust_env=False, verify=False, timeout=60) as client,
                 client.stream("POST", **self._request) as got,
             ):
                 for part in got.iter_text():

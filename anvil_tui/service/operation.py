@@ -13,6 +13,7 @@ from anvil_tui.core.plan import Plan
 from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.credentials import fingerprints
+from anvil_tui.service.drill import keep
 from anvil_tui.service.executor import Executor
 from anvil_tui.service.planning import gather, plan
 from anvil_tui.service.run import Run
@@ -99,6 +100,8 @@ def accept(box: Box, operation: str, reason: str) -> None:
             journal.append(
                 "begin", **_begin_data(operation, Plan.from_json(box.operations.plan(operation))), generation=0
             )
+        if all(d.operation != operation for d in box.store.drills()):
+            keep(box, operation, "halted", f"accepted: {reason}")
         journal.append("end", outcome="halted", why=f"accepted: {reason}", residue=[], accepted=True)
         box.operations.unstage(operation)
     finally:
@@ -123,16 +126,14 @@ def _moved(box: Box, operation: str, stored: Plan) -> str:
 
 
 def _begin(box: Box, journal: Journal, operation: str, made: Plan, pid: int) -> Record:
-    record = box.store.read()
-    box.store.write(replace(record, generation=record.generation + 1))
+    generation = _raised(box)
     digests = {str(s.args["digest"]) for s in made.steps if "digest" in s.args}
     for file in box.recipes():
         if file.recipe and file.recipe.digest() in digests:
             box.store.keep_recipe(file.recipe)
-    holder = box.lease.holder()
     return journal.append(
-        "begin", **_begin_data(operation, made), generation=record.generation + 1, pid=pid,
-        operator=holder.user if holder else "", facts=dict(made.facts), credentials=fingerprints(box),
+        "begin", **_begin_data(operation, made), generation=generation, pid=pid,
+        operator=_operator(box), facts=dict(made.facts), credentials=fingerprints(box),
     )  # fmt: skip
 
 

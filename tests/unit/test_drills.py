@@ -15,7 +15,7 @@ from anvil_tui.core.journal import OperationView
 from anvil_tui.core.plan import Plan
 from anvil_tui.core.standing import DrillPhase, DrillRecord
 from anvil_tui.service.drill import recheck
-from anvil_tui.service.operation import operate, prepare
+from anvil_tui.service.operation import accept, operate, prepare
 from tests.support.membox import World, recipe
 
 
@@ -170,6 +170,18 @@ def test_a_kill_after_the_decision_is_finished_as_restored(either: World) -> Non
     assert either.operate("resume") == "done"
     home(either)
     assert newest(either).outcome == "restored"
+
+
+def test_what_a_person_accepts_is_on_record_and_the_way_back_can_be_kept(full: World) -> None:
+    """A drill that was killed on its way home while the way back served, and its incumbent is lost for good."""
+    assert full.do("drill", kill_at="verify:after", role="primary") == "killed"
+    full.docker.remove(ids(full)["b"])
+    accept(full.box, full.last, "the incumbent is gone")
+    record = newest(full)
+    assert (record.outcome, record.why) == ("halted", "accepted: the incumbent is gone")
+    assert record.restore_s is not None and record.home_s is None
+    assert full.serving() == "a" and full.do("rollback") == "done"
+    assert (full.serving(), full.incumbent()) == ("a", "a")
 
 
 @pytest.mark.parametrize(

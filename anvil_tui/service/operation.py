@@ -14,6 +14,7 @@ from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.credentials import fingerprints
 from anvil_tui.service.drill import keep
+from anvil_tui.service.drill import keep
 from anvil_tui.service.executor import Executor
 from anvil_tui.service.planning import gather, plan
 from anvil_tui.service.run import Run
@@ -100,6 +101,8 @@ def accept(box: Box, operation: str, reason: str) -> None:
             journal.append(
                 "begin", **_begin_data(operation, Plan.from_json(box.operations.plan(operation))), generation=0
             )
+        if all(d.operation != operation for d in box.store.drills()):
+            keep(box, operation, "halted", f"accepted: {reason}")
         if all(d.operation != operation for d in box.store.drills()):
             keep(box, operation, "halted", f"accepted: {reason}")
         journal.append("end", outcome="halted", why=f"accepted: {reason}", residue=[], accepted=True)

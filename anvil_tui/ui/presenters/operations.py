@@ -90,17 +90,8 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
                 key=operation.id,
             ),
         ]
-    if operation.state == "paused" and operation.waits_for:
-        return [
-            spread([*head, Cell(f"WAITS FOR YOU: {literal(operation.waits_for, 120)}", "warn")], [], width,
-                   operation.id),
-            row(Cell("  r lets it go one step further · c cancels with a reason", "warn"), key=operation.id),
-        ]  # fmt: skip
     if operation.state == "paused":
-        return [
-            spread([*head, Cell("PAUSED: its gates wait, the lease is held", "warn")], [], width, operation.id),
-            row(Cell("  r lets them go on · c cancels with a reason", "warn"), key=operation.id),
-        ]
+        return _paused(operation, head, width)
     place, count, step = current_step(operation)
     title = literal(step.title, 80) if step else "starting"
     rows = [
@@ -115,6 +106,16 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
     if said:
         rows.append(spread([Cell(f"  {literal(said, 300)}", "dim")], [], width, operation.id))
     return rows
+
+
+def _paused(operation: OperationView, head: list[Cell], width: int) -> list[Row]:
+    said, go_on = "PAUSED: its gates wait, the lease is held", "r lets them go on"
+    if operation.waits_for:
+        said, go_on = f"WAITS FOR YOU: {literal(operation.waits_for, 120)}", "r lets it go one step further"
+    return [
+        spread([*head, Cell(said, "warn")], [], width, operation.id),
+        row(Cell(f"  {go_on} · c cancels with a reason", "warn"), key=operation.id),
+    ]
 
 
 def progress_note(world: World, operation: OperationView) -> str:

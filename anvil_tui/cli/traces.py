@@ -1,4 +1,4 @@
-"""What Python prints of an error that nobody expected, without secrets: it ends in terminals and in process.log."""
+"""What Python prints of an error that nobody expected, without secrets: terminals and process.log get it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from anvil_tui.core.redact import redact
 
 def hide_secrets() -> None:
     """From now on, in this process and all its threads."""
-    sys.excepthook = _told
-    threading.excepthook = lambda args: _told(args.exc_type, args.exc_value, args.exc_traceback)
+    sys.excepthook = told
+    threading.excepthook = lambda args: told(args.exc_type, args.exc_value, args.exc_traceback)
 
 
-def _told(kind: type[BaseException], value: BaseException | None, trace: TracebackType | None) -> None:
+def told(kind: type[BaseException], value: BaseException | None, trace: TracebackType | None) -> None:
+    """As Python's own hook, redacted."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, value, trace))))

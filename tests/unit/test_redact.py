@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import time
+from base64 import b64encode
+from pathlib import Path
 
 import pytest
 
+from anvil_tui.adapters.secrets import find
+from anvil_tui.cli.traces import told
+from anvil_tui.core.errors import Unreachable
 from anvil_tui.core.redact import redact, redact_argv
+from anvil_tui.ui.terminal import crash_file
 
 
 @pytest.mark.parametrize(
@@ -130,3 +138,20 @@ def test_a_secret_that_an_excerpt_has_cut_in_two_is_masked_on_both_sides() -> No
         "less is no secret"
     )
     assert redact("a token of 12", ["token"]) == "a *** of 12"
+
+
+def test_what_was_resolved_is_hidden_everywhere_from_then_on(tmp_path: Path) -> None:
+    """In a crash file, in a trace, and in the words of every expected error; also as JSON and Base64 write it."""
+    key = "resolved-key/with+signs=42"
+    (tmp_path / "key").write_text(key)
+    assert find("file:key", tmp_path, {}).value == key
+    error = RuntimeError(f"the engine echoed {key} and {b64encode(key.encode()).decode()}")
+    assert key not in crash_file(error, tmp_path / "crash").read_text()
+    assert (
+        str(Unreachable("http://h", f"said {key}; api_key=other"))
+        == "http://h: said ***; api_key=*** (after 0.0 s)"
+    )
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        told(RuntimeError, error, None)
+    assert said.getvalue() == "RuntimeError: the engine echoed *** and ***\n"

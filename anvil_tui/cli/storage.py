@@ -5,25 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from anvil_tui.cli.wiring import box_of
-from anvil_tui.core.removal import ground_of
 from anvil_tui.core.storage import storage_json
 from anvil_tui.core.text import clean
-from anvil_tui.service.planning import gather
-from anvil_tui.service.storage import stored
+from anvil_tui.service.storage import survey
 
 
 def storage(args: argparse.Namespace) -> int:
     box = box_of(args)
-    try:
-        facts = gather(box)
-        found = stored(box, facts)
-    finally:
-        box.gpus.close()
-    told = storage_json(found, ground_of(replace(facts, disks=found)))
+    told = storage_json(*survey(box))
     print(json.dumps(told) if args.json else "\n".join(clean(line, 400) for line in _lines(told)))
     return 0
 

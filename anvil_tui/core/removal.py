@@ -22,7 +22,7 @@ def plan_remove(d: Draft) -> None:
         _remove_revision(d, found, ground)
     else:
         _remove_image(d, found, ground)
-    d.interrupts, d.outage = "nothing: nothing refers to it", "none"
+    d.interrupts, d.outage = "nothing: it goes only while nothing refers to it", "none"
     d.on_failure = "before the decision nothing is touched; after it, what is left is said"
 
 
@@ -69,10 +69,9 @@ def _remove_image(d: Draft, image: StoredImage, ground: Ground) -> None:
             f"none: afterwards only a new pull of {', '.join(image.pins) or 'nothing known'} brings it back"
         )
     d.step("size-before", "image-bytes", "measure what images take", 120)
+    d.step("prove", "image-unreferred", "prove again that nothing refers to it", 60, **args)
     d.decide("nothing refers to it")
-    d.step(
-        "remove", "remove-image", "prove again that nothing refers to it, then remove exactly it", REMOVE_S, **args
-    )
+    d.step("remove", "remove-image", "prove it once more, and remove exactly it", REMOVE_S, **args)
     d.step("size-after", "image-bytes", "measure what images take now", 120)
     d.confirm_word = image.id[7:19]
 
@@ -98,9 +97,10 @@ def _remove_revision(d: Draft, found: Revision, ground: Ground) -> None:
         )
     args = {"path": found.path}
     d.step("size-before", "cache-bytes", "measure what the repository takes", 120, **args)
+    d.step("prove", "revision-unreferred", "prove again that nothing refers to it", 60, **args)
     d.decide("nothing refers to it")
     d.step("remove", "remove-revision",
-           "prove again that nothing refers to it, then remove its snapshot and the blobs of no other revision",
+           "prove it once more, and remove its snapshot and the blobs of no other revision",
            REMOVE_S, **args)  # fmt: skip
     d.step("size-after", "cache-bytes", "measure what the repository takes now", 120, **args)
     d.rollback = f"none: afterwards only a new download of {found.name} brings it back"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.plan import Intent
-from anvil_tui.core.storage import Stored
+from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.storage import Ground, Stored
 from anvil_tui.service.box import Box
 
 T = TypeVar("T")
@@ -17,10 +18,21 @@ ELSEWHERE = "the box is another machine: its model caches cannot be looked at fr
 
 
 def with_disks(box: Box, intent: Intent, facts: Facts) -> Facts:
-    return replace(facts, disks=stored(box, facts))
+    return replace(facts, disks=stored(box, (*facts.recipes.values(), *facts.stored.values())))
 
 
-def stored(box: Box, facts: Facts) -> Stored:
+def survey(box: Box) -> tuple[Stored, Ground]:
+    """Everything stored, and everything that may refer to it. Asks neither gateway nor engines nor GPUs."""
+    files, exact = box.recipes(), box.store.kept_recipes()
+    recipes = {f.recipe.id: f.recipe for f in files if f.recipe}
+    found = stored(box, (*recipes.values(), *exact.values()))
+    return found, Ground(
+        box.store.read(), recipes, {f.path: f.error for f in files if not f.recipe}, exact,
+        {c.id: c for c in box.containers.list()}, found.sources, found.images or (),
+    )  # fmt: skip
+
+
+def stored(box: Box, recipes: Iterable[Recipe]) -> Stored:
     """Images and model caches; what cannot be read is None, with the reason."""
     why: list[str] = []
 
@@ -31,7 +43,7 @@ def stored(box: Box, facts: Facts) -> Stored:
             why.append(str(error))
             return None
 
-    sources = mount_sources(box, facts)
+    sources = {m.source: box.mount_source(m.source) for r in recipes for m in r.launch.mounts}
     caches, folders = box.caches, (*own_caches(box), *sources.values())
     if caches is None:
         why.append(ELSEWHERE)
@@ -44,9 +56,3 @@ def own_caches(box: Box) -> list[str]:
     return [
         box.mount_source(folder if "/" in folder else f"./{folder}") for folder in box.workspace.storage.caches
     ]
-
-
-def mount_sources(box: Box, facts: Facts) -> dict[str, str]:
-    """Folders that recipes mount, of the workspace and of recorded serves; named volumes stay names."""
-    recipes = (*facts.recipes.values(), *facts.stored.values())
-    return {m.source: box.mount_source(m.source) for r in recipes for m in r.launch.mounts}

@@ -7,12 +7,11 @@ from typing import Any
 
 from anvil_tui.core.errors import EffectFailed, NotFound
 from anvil_tui.core.plan import Step
-from anvil_tui.core.removal import ground_of
-from anvil_tui.core.storage import StoredImage, image_holders, revision_holders
+from anvil_tui.core.storage import Revision, StoredImage, image_holders, revision_holders
+from anvil_tui.ports.storage import CacheReader
 from anvil_tui.service.deeds import Deed, Seen
-from anvil_tui.service.planning import gather
 from anvil_tui.service.run import Run
-from anvil_tui.service.storage import with_disks
+from anvil_tui.service.storage import ELSEWHERE, survey
 
 
 def image_bytes(run: Run, step: Step) -> Seen:
@@ -33,12 +32,28 @@ def image_gone(run: Run, step: Step) -> Seen | None:
     return None
 
 
+def image_unreferred(run: Run, step: Step) -> Seen | None:
+    found, holders = _image_held(run, step.args)
+    return None if holders else {"image": found.id if found else "absent", "referred_by": []}
+
+
+def image_referred(run: Run, step: Step) -> None:
+    _nobody(_image_held(run, step.args)[1], f"image {step.args['image'][:19]}")
+
+
+def _image_held(run: Run, args: Mapping[str, Any]) -> tuple[StoredImage | None, list[str]]:
+    stored, ground = survey(run.box)
+    if stored.images is None:
+        raise EffectFailed(f"images cannot be read: {'; '.join(stored.why)}")
+    found = next((i for i in stored.images if i.id == args["image"]), None)
+    return found, image_holders(found, ground) if found else []
+
+
 def remove_image(run: Run, step: Step) -> None:
-    facts = with_disks(run.box, run.plan.intent, gather(run.box, ignore=run.operation))
-    found = _image(run, step.args)
+    found, holders = _image_held(run, step.args)
+    _nobody(holders, f"image {step.args['image'][:19]}")
     if found is None:
         return
-    _nobody(image_holders(found, ground_of(facts)), f"image {found.id[:19]}")
     if not step.args["untag"] and (new := set(found.names) - set(step.args["names"])):
         raise EffectFailed(f"image {found.id[:19]} was given {', '.join(sorted(new))} meanwhile: plan again")
     run.controls.images.remove(found.id, step.args["names"])
@@ -54,15 +69,29 @@ def revision_gone(run: Run, step: Step) -> Seen | None:
     return None if there else {"snapshot": "absent"}
 
 
-def remove_revision(run: Run, step: Step) -> None:
-    facts = with_disks(run.box, run.plan.intent, gather(run.box, ignore=run.operation))
-    seen = (facts.disks.revisions if facts.disks else None) or ()
-    found = next((r for r in seen if r.path == step.args["path"]), None)
+def revision_unreferred(run: Run, step: Step) -> Seen | None:
+    found, holders = _revision_held(run, step.args)
+    return None if holders else {"revision": found.name, "referred_by": [], "all_processes_seen": found.all_seen}
+
+
+def revision_referred(run: Run, step: Step) -> None:
+    found, holders = _revision_held(run, step.args)
+    _nobody(holders, found.name)
+
+
+def _revision_held(run: Run, args: Mapping[str, Any]) -> tuple[Revision, list[str]]:
+    stored, ground = survey(run.box)
+    found = next((r for r in stored.revisions or () if r.path == args["path"]), None)
     if found is None:
-        raise NotFound(f"{step.args['path']} cannot be found any more")
-    _nobody(revision_holders(found, ground_of(facts)), found.name)
+        raise NotFound(f"{args['path']} cannot be found any more{'; '.join(('', *stored.why))}")
+    return found, revision_holders(found, ground)
+
+
+def remove_revision(run: Run, step: Step) -> None:
+    found, holders = _revision_held(run, step.args)
+    _nobody(holders, found.name)
     if run.controls.caches is None:
-        raise EffectFailed("the model caches of this box cannot be reached from here")
+        raise EffectFailed(ELSEWHERE)
     run.controls.caches.remove(found.path)
 
 
@@ -71,9 +100,9 @@ def _nobody(holders: list[str], name: str) -> None:
         raise EffectFailed(f"{name} is needed now by {'; '.join(holders)}: nothing was removed")
 
 
-def _caches(run: Run) -> Any:
+def _caches(run: Run) -> CacheReader:
     if run.box.caches is None:
-        raise EffectFailed("the model caches of this box cannot be reached from here")
+        raise EffectFailed(ELSEWHERE)
     return run.box.caches
 
 
@@ -83,7 +112,9 @@ def nothing(run: Run, step: Step) -> None:
 
 STORAGE_DEEDS: dict[str, Deed] = {
     "image-bytes": Deed(image_bytes, nothing),
+    "image-unreferred": Deed(image_unreferred, image_referred),
     "remove-image": Deed(image_gone, remove_image),
     "cache-bytes": Deed(cache_bytes, nothing),
+    "revision-unreferred": Deed(revision_unreferred, revision_referred),
     "remove-revision": Deed(revision_gone, remove_revision),
 }

@@ -207,6 +207,12 @@ async def _images(daemon: Daemon, request: Request, found: Found) -> Reply:
     return json_reply(200, [bodies.image_summary(i) for i in daemon.images.values()])
 
 
+async def _disk_usage(daemon: Daemon, request: Request, found: Found) -> Reply:
+    """Layers are nobody's but their image's here."""
+    images = [bodies.image_summary(i) for i in daemon.images.values()]
+    return json_reply(200, {"LayersSize": sum(i.size for i in daemon.images.values()), "Images": images})
+
+
 async def _image(daemon: Daemon, request: Request, found: Found) -> Reply:
     return json_reply(200, bodies.image(daemon.image(found[0])))
 
@@ -306,6 +312,7 @@ _ROUTES: tuple[tuple[str, str, Act], ...] = (
     ("GET", f"{_C}/top", _top),
     ("DELETE", _C, _remove),
     ("GET", "/images/json", _images),
+    ("GET", "/system/df", _disk_usage),
     ("POST", "/images/create", _pull),
     ("GET", "/images/(.+)/json", _image),
     ("DELETE", "/images/(.+)", _remove_image),

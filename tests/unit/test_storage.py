@@ -20,7 +20,7 @@ from anvil_tui.core.storage import (
     storage_json,
 )
 from anvil_tui.service.planning import gather
-from anvil_tui.service.storage import stored
+from anvil_tui.service.storage import survey
 from tests.support.membox import IMAGE, World, recipe
 
 USED_ID, FREE_ID, TWICE_ID = ("sha256:" + c * 64 for c in "bcd")
@@ -97,7 +97,7 @@ def test_an_image_of_which_another_was_made_stays(world: World) -> None:
 
 def test_an_image_goes_by_its_id_with_sizes_before_and_after(world: World) -> None:
     made = world.plan("remove", target=FREE_ID)
-    assert [s.name for s in made.steps] == ["size-before", "decide", "remove", "size-after"]
+    assert [s.name for s in made.steps] == ["size-before", "prove", "decide", "remove", "size-after"]
     assert made.undo_steps == () and made.rollback.startswith(
         "none: afterwards only a new pull of reg/old@sha256:1"
     )
@@ -139,6 +139,9 @@ def test_what_is_used_meanwhile_is_not_removed(world: World) -> None:
     del world.docker.all[user.id]
     assert world.plan("remove", target=FREE_ID).hash == made.hash
 
+    world.hooks["size-before:after"] = lambda: world.docker.all.update({user.id: user})
+    assert world.do("remove", target=FREE_ID) == "undone" and FREE_ID in world.images.all
+    del world.docker.all[user.id]
     world.hooks["decide:after"] = lambda: world.docker.all.update({user.id: user})
     assert world.do("remove", target=FREE_ID) == "halted" and FREE_ID in world.images.all
     [end] = [r for r in world.box.operations.journal(world.last).records() if r.kind == "end"]
@@ -243,8 +246,7 @@ def test_a_file_that_is_opened_meanwhile_keeps_the_revision(world: World) -> Non
 
 def test_storage_tells_what_could_not_be_read_from_what_is_not_there(world: World) -> None:
     cached(world, REV)
-    facts = gather(world.box)
-    told = storage_json(stored(world.box, facts), ground_of(facts))
+    told = storage_json(*survey(world.box))
     assert [(r["name"], r["held_by"]) for r in told["revisions"]] == [(f"org/m@{REV}", [])]
     assert {i["id"]: bool(i["held_by"]) for i in told["images"]} == {
         USED_ID: True,
@@ -252,5 +254,5 @@ def test_storage_tells_what_could_not_be_read_from_what_is_not_there(world: Worl
         TWICE_ID: False,
     }
     world.box = dataclasses.replace(world.box, caches=None)
-    told = storage_json(stored(world.box, facts), ground_of(facts))
+    told = storage_json(*survey(world.box))
     assert told["revisions"] is None and "another machine" in told["why"][0]

@@ -99,7 +99,11 @@ class Draft:
         if serve is None:
             return None
         seen = self.facts.container(serve)
-        state = {"status": seen.status, "image": seen.image_id, "started": seen.started_at} if seen else None
+        state = (
+            {"name": seen.name, "status": seen.status, "image": seen.image_id, "started": seen.started_at}
+            if seen
+            else None
+        )
         return {"id": serve.container_id, "slot": serve.slot, "seen": state}
 
     def ladder(self, role: Role) -> tuple[str, ...]:
@@ -211,8 +215,9 @@ class Draft:
         if set(self.facts.aliases(role).values()) != {"hold"}:
             self.point(role, "hold", "hold", f"hold {alias_text(role.aliases)} at the gateway")
 
-    def point(self, role: Role, target: str, name: str, title: str) -> None:
-        self.step(name, "point", title, 30, targets=dict.fromkeys(role.aliases, target))
+    def point(self, role: Role, target: str, name: str, title: str, **more: Any) -> None:
+        """`alive` in `more` is the container that must run, else the aliases stay where they are."""
+        self.step(name, "point", title, 30, targets=dict.fromkeys(role.aliases, target), **more)
 
     def drain(self, serve: ServeRecord, name: str = "drain") -> None:
         args = self.drain_args(serve)

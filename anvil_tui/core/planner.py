@@ -213,7 +213,7 @@ def _readmit(d: Draft) -> None:
     d.ready(serve, "ready")
     d.undo_aliases(role)
     d.decide("the incumbent proved its identity and answered")
-    d.point(role, serve.slot, "flip", f"aliases back to {serve.slot}")
+    d.point(role, serve.slot, "flip", f"aliases back to {serve.slot}", alive={"container": serve.container_id})
     d.verify(role, serve)
     d.interrupts, d.outage = "nothing; held requests go on", "none"
     d.rollback, d.on_failure = f"`quiesce {role.name}`", "the aliases stay held"

@@ -114,7 +114,7 @@ def _switch(
         d.start(c)
     d.gates(suite, c.recipe, **c.serve_args)
     d.decide(f"suite {suite.id} passed")
-    d.point(role, c.slot, "flip", f"{alias_text(role.aliases)} to {c.slot}, in one transaction")
+    d.point(role, c.slot, "flip", f"{alias_text(role.aliases)} to {c.slot}, in one transaction", alive=c.ref)
     d.verify(role, c)
     d.record_role(role, incumbent=c.ref, ladder=ladder, serve=c.serve_args, suite=suite.id)
     record_evicted(d, victims, c.recipe)

@@ -41,6 +41,9 @@ def pointed(run: Run, step: Step) -> Seen | None:
 
 
 def point(run: Run, step: Step) -> None:
+    """Never to an engine that has ended since it was proven: who is held stays held until the way back."""
+    if "alive" in step.args:
+        process_gone(run, run.need_container(step.args["alive"]).id)
     run.controls.gateway.point(
         step.args["targets"], run.generation, lambda at: run.checkpoint(f"{step.name}:{at}")
     )

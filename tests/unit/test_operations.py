@@ -452,3 +452,17 @@ def test_a_log_that_cannot_be_kept_does_not_stop_the_way_back(full: World) -> No
     full.box.operations.save = no_space  # type: ignore[method-assign]
     assert full.do("promote", recipe="b") == "undone"
     assert full.serving() == "a"
+
+
+def test_an_engine_that_dies_after_the_decision_gets_no_alias(full: World) -> None:
+    operation = full.last = prepare(full.box, full.plan("promote", recipe="b"))
+
+    def checkpoint(at: str) -> None:
+        if at == "decide:after":
+            full.docker.stop(full.docker.running()[0].id, 0)
+
+    ended = operate(
+        full.box, full.controls, operation, pid=1, interrupted=lambda: None, checkpoint=checkpoint
+    )  # fmt: skip
+    assert (ended, full.serving()) == ("undone", "a")
+    assert [set(aliases.values()) for aliases in full.gate.history] == [{"primary-a"}, {"hold"}, {"primary-a"}]

@@ -38,6 +38,8 @@ def held() -> World:
         ("d", worlds.calm(), Intent("drain", role="primary")),
         ("a", held(), Intent("readmit", role="primary")),
         ("b", worlds.calm(), Intent("rollback", role="primary")),
+        ("D", worlds.calm(), Intent("drill", role="primary")),
+        ("S", worlds.calm(), Intent("drill", role="primary", stepwise=True)),
         ("x", worlds.calm(), Intent("unload", container_id=SERVING)),
     ],
 )

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from anvil_tui.adapters.files import folder_lock, write_atomic
 from anvil_tui.adapters.haproxy_socket import answers, ask, make_socket_dir, socket_dir
-from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused, Unreachable
+from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused
 from anvil_tui.core.gateway_routes import (
     ADMISSION_FILE,
     CLIENTS_FILE,
@@ -107,15 +107,17 @@ def write_routes(folder: Path, routes: Routes) -> None:
     write_atomic(folder / ROUTES_FILE, routes.text())
 
 
-def install_files(setup: Setup) -> bool:
-    """The routes from which the gateway starts, every new alias at `none`; False when they were so already."""
+def install_files(setup: Setup, *, tried: bool = True) -> bool:
+    """The routes from which the gateway starts, every new alias at `none`; False when they were so already.
+    `tried`: only after a trial; not asked by who starts the gateway itself at once."""
     folder = setup.folder
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     with folder_lock(folder / ROUTES_FILE):
         stored = read_routes(folder)
         wanted = merged(stored or Routes(), setup.roles)
-        trial(setup, wanted)
+        if tried:
+            trial(setup, wanted)
         write_routes(folder, wanted)
     return stored != wanted
 
@@ -215,7 +217,7 @@ class Supervisor:
     def run(self) -> int:
         """0 after a signal; the gateway's own exit code when it ends by itself."""
         folder = self._setup.folder
-        install_files(self._setup)
+        install_files(self._setup, tried=False)
         make_socket_dir(folder)
         path = control_socket(folder)
         if answers(path):
@@ -312,11 +314,3 @@ def _healthy(host: str, port: int) -> bool:
         return False
     finally:
         link.close()
-
-
-def running_or_refused(folder: Path) -> None:
-    """Unreachable when no supervisor of ours can restart the gateway."""
-    if not answers(control_socket(folder)):
-        raise Unreachable(
-            str(control_socket(folder)), "no `anvil-tui gateway run` answers: start the gateway with it"
-        )

@@ -155,7 +155,8 @@ def _toml(w: Workspace, directory: Path, ports: Iterator[int]) -> dict[str, Any]
         "gpus": {"reader": reader, "interval_s": 0.2, "roles": dict(w.gpus.roles)},
         "containers": {"url": f"unix://{directory / 'docker.sock'}"},
         "gateway": {
-            "bind": f"127.0.0.1:{next(ports)}", "client_keys": [f"file:{KEY_FILE}"], "binary": w.gateway.binary,
+            "bind": f"127.0.0.1:{next(ports)}", "client_keys": [f"file:{KEY_FILE}"],
+            "binary": w.gateway.binary if w.gateway.kind == "haproxy" else "",
             "hold_max_s": w.gateway.hold_max_s, "max_body_kib": w.gateway.max_body_kib,
         },
         "policies": w.policies.model_dump(exclude={"gateway_must"}),

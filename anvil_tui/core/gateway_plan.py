@@ -40,7 +40,7 @@ def fit(d: Draft) -> None:
     d.steps = [made for step in d.steps for made in walk.over(step)]
     forth, walk.restarts = walk.restarts, []
     d.undo = [made for step in d.undo for made in walk.over(step)]
-    _say(d, forth, bool(walk.restarts))
+    _say(d, forth, [n for n in walk.restarts if "route-" in n])
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class _Walk:
         return self.d.facts.workspace.policies.drain_timeout_s + RESTART_S
 
 
-def _say(d: Draft, restarts: list[str], back_restarts: bool) -> None:
+def _say(d: Draft, restarts: list[str], told_back: list[str]) -> None:
     parts = []
     held = [s for s in d.steps if s.deed == "point" and set(s.args["targets"].values()) == {HOLD}]
     for step in held:
@@ -142,6 +142,6 @@ def _say(d: Draft, restarts: list[str], back_restarts: bool) -> None:
         d.outage = "the restarts of the gateway"
     if d.intent.verb == "quiesce":
         d.outage = "until readmit: 503"
-    if back_restarts:
-        d.on_failure += "; that restarts the gateway, too"
+    if told_back:
+        d.on_failure += "; the gateway restarts for that, too"
     d.warnings = [w for w in d.warnings if not w.startswith("clients wait while a person thinks")]

@@ -202,7 +202,7 @@ def _text(folder: str, made: Iterable[Tier], digest: str) -> str:
         "",
         "[router]",
         f"relay_timeout = {SILENCE_S}",
-        "availability_probe_interval = 1",
+        "availability_probe_interval = 2",
         "",
         "[router.model_routes]",
         *(f"{_q(t.route)} = {_q(t.id)}" for t in made),

@@ -35,13 +35,14 @@ class Poor:
 
     def __init__(self, inner: GatewayReader, can: Capabilities = POOR, aliases: str = "primary-a") -> None:
         self._inner, self._can, self._aliases = inner, can, aliases
+        self.expects = EXPECTS
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def snapshot(self) -> Gateway:
         seen = self._inner.snapshot()
-        backends = tuple(Backend(b.name, b.address, 0, expects=EXPECTS[b.name]) for b in seen.backends)
+        backends = tuple(Backend(b.name, b.address, 0, expects=self.expects[b.name]) for b in seen.backends)
         aliases = dict.fromkeys(seen.aliases, self._aliases)
         at = dict.fromkeys(seen.aliases, "primary-a")
         return dataclasses.replace(seen, backends=backends, aliases=aliases, at=at, can=self._can)
@@ -85,6 +86,22 @@ def test_with_room_for_both_the_restarts_are_said_where_another_gateway_interrup
     assert [s.name for s in plan.steps if s.deed in ("expect", "point")] == ["route-gates", "flip"]
     assert plan.interrupts.startswith("the gateway restarts at `route-gates`, `flip`: each time every alias (llm.")
     assert plan.outage == "the restarts of the gateway"
+
+
+def test_a_candidate_in_the_incumbents_own_slot_is_told_there_and_back(tmp_path: Path) -> None:
+    made = World(tmp_path, *(recipe(name, exclusive=True) for name in "abc"))
+    assert [made.do("promote", recipe=name) for name in "abc"] == ["done"] * 3
+    poor = Poor(made.gate)
+    poor.expects = {"primary-a": Expected("c", 2048), "primary-b": Expected("b", 2048)}
+    made.box = dataclasses.replace(made.box, gateway=poor)
+    plan = made.plan("promote", recipe="a")
+    there = [(s.name, s.args["expects"]["model"]) for s in plan.steps if s.deed == "expect"]
+    back = [s.name for s in plan.undo_steps]
+    assert there == [("route-gates", "a")]
+    assert back.index("undo:ready") < back.index("undo:route-aliases") < back.index("undo:aliases")
+    assert plan.undo_steps[back.index("undo:route-aliases")].args["expects"]["model"] == "c"
+    assert "restarts at `route-gates`: " in plan.interrupts
+    assert plan.on_failure.endswith("; the gateway restarts for that, too")
 
 
 def test_readmit_to_the_same_slot_restarts_nothing(world: Callable[..., World]) -> None:

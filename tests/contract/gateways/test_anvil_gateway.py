@@ -176,6 +176,13 @@ def test_the_configuration_says_every_tier_and_refuses_a_damaged_file(gateway: F
         routes.write_text(whole)
 
 
+def listens(gateway: Front) -> bool:
+    try:
+        return admin(gateway, "/healthz").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
 def cli(gateway: Front, *args: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "anvil_tui.cli.main", "--workspace", str(gateway.directory), *args]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
@@ -214,6 +221,14 @@ def test_without_an_admin_route_it_says_what_is_missing(alone: Front) -> None:
     config = alone.folder / "router.toml"
     alone.home()
     alone.point(llm_primary="hold")
+    second = cli(alone, "gateway", "run")
+    assert (second.returncode, "runs already" in second.stderr) == (3, True)
+    with alone.stream("other") as stream:
+        assert stream.begun.wait(20) and alone.process
+        alone.process.terminate()
+        wait_until(lambda: not listens(alone), "it answers no new connection")
+        alone.ups["c"].go.set()
+        assert stream.end().by == "c"
     alone.stop()
     host, _, port = alone.workspace.gateway.bind.rpartition(":")
     whole = config.read_text()
@@ -231,17 +246,11 @@ def test_without_an_admin_route_it_says_what_is_missing(alone: Front) -> None:
         log = (alone.directory / "stranger.log").open("ab")
         return subprocess.Popen(argv, stdout=log, stderr=log, env=env, cwd="/")
 
-    def up() -> bool:
-        try:
-            return admin(alone, "/healthz").status_code == 200
-        except httpx.HTTPError:
-            return False
-
     forgetful = re.sub(r"(?m)^admission_state_path.*\n", "", whole)
     for text in (forgetful, re.sub(r"(?m)^(auth_env = \"ANVIL_ROUTER|authorization_).*\n", "", whole)):
         stranger = run(text)
         try:
-            wait_until(up, "the stranger's gateway answers")
+            wait_until(lambda: listens(alone), "the stranger's gateway answers")
             if text is forgetful:
                 seen = alone.seen()
                 assert (seen.aliases["llm.primary"], seen.file_equal, seen.pid) == ("a", False, None)

@@ -25,10 +25,10 @@ class LinuxHost(PsutilHost):
 
     def __init__(
         self, workspace: Path, clock: Clock, proc: Path = Path("/proc"), kmsg: Path = Path("/dev/kmsg"),
-        cgroups: Path = Path("/sys/fs/cgroup"),
+        cgroups: Path = Path("/sys/fs/cgroup"), driver_pids: str = _FIRST_PID_NAMESPACE,
     ) -> None:  # fmt: skip
         super().__init__(workspace, clock)
-        self._proc, self._kmsg, self._cgroups = proc, kmsg, cgroups
+        self._proc, self._kmsg, self._cgroups, self._driver_pids = proc, kmsg, cgroups, driver_pids
 
     def shared_files(self, pid: int | None) -> Reading[tuple[SharedFile, ...]]:
         """Files of /dev/shm as process `pid` sees it (None: the host's), each with the processes that use it."""
@@ -80,7 +80,7 @@ class LinuxHost(PsutilHost):
     def containers_of(self, pids: Iterable[int]) -> Mapping[int, str]:
         """Empty where this process sees other pids than the GPU driver names (in a container of its own)."""
         try:
-            if str((self._proc / "self/ns/pid").readlink()) != _FIRST_PID_NAMESPACE:
+            if str((self._proc / "self/ns/pid").readlink()) != self._driver_pids:
                 return {}
         except OSError:
             return {}

@@ -203,7 +203,7 @@ def _process(seen: Sight, uuid: str, process: GpuProcess, of: str | None, shared
 
 
 def _vanished(seen: Sight, cards: Mapping[str, Gpu], found: Sequence[Owner]) -> Iterable[Owner]:
-    """A serve that was removed behind the console keeps its GPUs until their memory is back."""
+    """A serve that was removed behind the console keeps its GPUs until their memory is back, or is a process's."""
     for container_id, uuids in seen.gone.items():
         record = seen.record.serves[container_id]
         before = seen.before.get(record.recipe_digest, {})
@@ -212,7 +212,8 @@ def _vanished(seen: Sight, cards: Mapping[str, Gpu], found: Sequence[Owner]) -> 
             if card is None or card.state != "ok" or any(o.gpu == uuid and o.kind != "process" for o in found):
                 continue
             missing = unreturned_mib(card, before.get(uuid))
-            if missing != 0:
+            told = sum(o.mib or 0 for o in found if o.gpu == uuid)
+            if missing is None or missing > (BASELINE_TOLERANCE_MIB if told else 0) + told:
                 how = "its container is gone, its memory is not back"
                 yield Owner(
                     uuid, "ours", container_id, record.recipe_id, how, missing, before.get(uuid) is not None

@@ -291,6 +291,24 @@ async def _vram_back(box: SimBox, args: Args) -> str:
     return "orphans are gone, memory comes back"
 
 
+SQUATTER = "squatter"
+
+
+async def _squat(box: SimBox, args: Args) -> str:
+    """`pid` may be that of a real process: then its control group tells that it is in no container."""
+    card = box.board.card(args.get("gpu", "0"))
+    if card is None or not args["pid"].isdigit() or not args.get("mib", "1024").isdigit():
+        raise BadFault("gpu_process: gpu names a GPU, pid and mib are numbers")
+    box.board.claim(SQUATTER, int(args["pid"]), args.get("name", "python"), [card])
+    box.board.hold(SQUATTER, float(args.get("mib", "1024")))
+    return f"process {args['pid']} holds memory of GPU {card.index}"
+
+
+async def _squatter_gone(box: SimBox, args: Args) -> str:
+    box.board.drop(SQUATTER)
+    return "the process is gone, its memory is back"
+
+
 FAULTS: Mapping[str, Fault] = {
     # life
     "engine_dies": Fault("the engine exits at once", _dies, ("container", "exit_code", "oom", "text")),
@@ -344,5 +362,8 @@ FAULTS: Mapping[str, Fault] = {
     "gpu_lost": Fault("a GPU falls off the bus", _gpu_lost, ("gpu", "engine"), _gpu_back),
     "gpu_driver_fault": Fault("NVML fails (code 18)", _gpu_driver_fault, (), _gpu_driver_well),
     "gpu_reader_hangs": Fault("the reader program prints nothing", _gpu_silent, (), _gpu_speaks),
+    "gpu_process": Fault(
+        "a process of no container holds memory", _squat, ("gpu", "*pid", "mib", "name"), _squatter_gone
+    ),
     "vram_not_released": Fault("memory stays after the process ended", _vram_kept, (), _vram_back),
 }

@@ -63,21 +63,24 @@ class Board:
         self.keep_memory = False
 
     def card(self, name: str) -> Card | None:
-        """By UUID or index text."""
-        return next((c for c in self.cards if name in (c.uuid, str(c.index))), None)
+        """By UUID, by a prefix of one UUID alone, or index text."""
+        exact = [c for c in self.cards if name in (c.uuid, str(c.index))]
+        short = [c for c in self.cards if name.startswith("GPU-") and c.uuid.startswith(name)]
+        return exact[0] if exact else short[0] if len(short) == 1 else None
 
     def select(self, requests: Sequence[Any]) -> list[Card] | str:
-        """The cards that Docker device requests mean, or the id that no card has."""
+        """The cards that Docker device requests mean, by id or by CDI name, or the id that no card has."""
         chosen: list[Card] = []
         for request in requests:
-            ids = request.get("DeviceIDs") or []
+            ids = [str(name).removeprefix("nvidia.com/gpu=") for name in request.get("DeviceIDs") or []]
             count = request.get("Count") or 0
-            if not ids:
-                chosen += self.cards if count < 0 else self.cards[:count]
+            if not ids or ids == ["all"]:
+                chosen += self.cards if count < 0 or ids else self.cards[:count]
+                continue
             for name in ids:
                 card = self.card(name)
                 if card is None or card.lost:
-                    return str(name)
+                    return name
                 chosen.append(card)
         return chosen
 
@@ -101,6 +104,11 @@ class Board:
         """The holder's process is gone; its memory follows later, or not at all while `keep_memory`."""
         for holding in self._of(holder):
             holding.load, holding.ended_at, holding.stuck = 0.0, self._pace.now(), self.keep_memory
+
+    def drop(self, holder: str) -> None:
+        """A holder is gone, with its memory, at once."""
+        for card in self.cards:
+            card.holdings = [h for h in card.holdings if h.holder != holder]
 
     def drop_stuck(self) -> None:
         """What an orphan held is given back from now on."""

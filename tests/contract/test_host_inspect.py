@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def shared() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def host(tmp_path: Path, **more: Path) -> LinuxHost:
+def host(tmp_path: Path, **more: Any) -> LinuxHost:
     return LinuxHost(tmp_path, SystemClock(), **more)
 
 
@@ -126,3 +127,34 @@ def test_a_box_behind_ssh_tells_none_of_it(tmp_path: Path) -> None:
     assert isinstance(far, RemoteInspector)
     for seen in (far.shared_files(None), far.kernel_lines(0), far.kernel_mark(), far.cgroup_memory(1), far.read()):
         assert seen.state == "unknown" and "ssh://box" in seen.reason
+
+
+# the container of a process
+
+
+def test_the_container_of_each_process_that_can_be_looked_at(tmp_path: Path) -> None:
+    """41 is in a container, 42 in none, 43 ended, 44 may not be read: the last two are not known."""
+    proc = tmp_path / "proc"
+    (proc / "self/ns").mkdir(parents=True)
+    (proc / "self/ns/pid").symlink_to("pid:[4026531836]")
+    for pid, text in ((41, f"0::/system.slice/docker-{'ab' * 32}.scope\n"), (42, "0::/user.slice\n")):
+        (proc / str(pid)).mkdir()
+        (proc / str(pid) / "cgroup").write_text(text)
+    (proc / "44/cgroup").mkdir(parents=True)
+    assert host(tmp_path, proc=proc).containers_of((41, 42, 43, 44)) == {41: "ab" * 32, 42: ""}
+
+
+@pytest.mark.parametrize("namespace", ["pid:[4026532999]", ""])
+def test_where_pids_are_other_than_the_drivers_no_process_is_known(tmp_path: Path, namespace: str) -> None:
+    """In a container of its own the console would take its pid 41 for the host's."""
+    (tmp_path / "self/ns").mkdir(parents=True)
+    if namespace:
+        (tmp_path / "self/ns/pid").symlink_to(namespace)
+    (tmp_path / "41").mkdir()
+    (tmp_path / "41/cgroup").write_text("0::/\n")
+    assert host(tmp_path, proc=tmp_path).containers_of((41,)) == {}
+
+
+def test_processes_of_a_remote_box_are_not_looked_up_here(tmp_path: Path) -> None:
+    remote = host_inspector("ssh://user@box", tmp_path, SystemClock())
+    assert isinstance(remote, RemoteInspector) and remote.containers_of((os.getpid(),)) == {}

@@ -7,18 +7,24 @@ reference), `models_dir` (holds SmolLM2).
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import docker
+import psutil
 import pytest
+from docker.types import DeviceRequest
 
+from anvil_tui.adapters.clock import SystemClock
 from anvil_tui.adapters.docker_engine import DockerReader
-from anvil_tui.core.box import Container
+from anvil_tui.adapters.host_inspect import LinuxHost
+from anvil_tui.core.box import Container, GpuGrant
 from anvil_tui.core.engine_log import capacity, load_phase, root_cause
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.times import epoch_ns
@@ -228,6 +234,58 @@ def test_paused_container_can_be_stopped(box: Box) -> None:
     assert box.reader.inspect(container_id).status == "paused"
     box.control.stop(container_id, 1)
     assert box.reader.inspect(container_id).status == "exited"
+
+
+def test_the_container_of_real_processes_by_their_control_groups(box: Box, tmp_path: Path) -> None:
+    """A container's first process and its children, with the engine's own parent group and with another."""
+    pids = str(Path("/proc/self/ns/pid").readlink())
+    host = LinuxHost(tmp_path, SystemClock(), driver_pids=pids)
+    for parent in (None, "/anvil-test"):
+        made = box.foreign("sleep 600 & sleep 600; true", {"init": True, "cgroup_parent": parent})
+        first = box.reader.inspect(made).pid
+        assert first is not None
+        init = psutil.Process(first)
+        wait_until(partial(family, init, 4), "init, shell and two of its children")
+        inside = [first, *(p.pid for p in init.children(recursive=True))]
+        assert host.containers_of((*inside, os.getpid())) == {**dict.fromkeys(inside, made), os.getpid(): ""}
+        box.raw.remove_container(made, force=True)
+        wait_until(partial(unknown, host, inside), "its processes are gone")
+
+
+def family(process: psutil.Process, size: int) -> bool:
+    return 1 + len(process.children(recursive=True)) >= size
+
+
+def unknown(host: LinuxHost, pids: list[int]) -> bool:
+    return host.containers_of(pids) == {}
+
+
+ONE = "GPU-aaaa0000-0000-0000-0000-000000000001"
+GPU: list[list[str]] = [["gpu"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "grant"),
+    [
+        ({"device_requests": [DeviceRequest(count=-1, capabilities=GPU)]},
+         GpuGrant(("all",), "all", (), "device-request")),
+        ({"device_requests": [DeviceRequest(count=2, capabilities=GPU)]},
+         GpuGrant(("count=2",), "unknown", (), "device-request")),
+        ({"device_requests": [DeviceRequest(device_ids=[ONE, "1"], capabilities=GPU)]},
+         GpuGrant((ONE, "1"), "unknown", (), "device-request")),
+        ({"device_requests": [DeviceRequest(device_ids=[ONE], capabilities=GPU)]},
+         GpuGrant((ONE,), "uuids", (ONE,), "device-request")),
+        ({"device_requests": [DeviceRequest(driver="cdi", device_ids=[f"nvidia.com/gpu={ONE}"])]},
+         GpuGrant((f"nvidia.com/gpu={ONE}",), "uuids", (ONE,), "cdi")),
+        ({"devices": ["/dev/nvidia0:/dev/nvidia0:rwm"]},
+         GpuGrant(("/dev/nvidia0",), "unknown", (), "device-node")),
+        ({"privileged": True}, GpuGrant((), "all", (), "privileged")),
+    ],
+)  # fmt: skip
+def test_grants_as_the_real_engine_shows_them(box: Box, host: dict[str, Any], grant: GpuGrant) -> None:
+    """O-07, O-08: created, never started. The image's variable needs the NVIDIA runtime itself."""
+    made = box.foreign("true", host, start=False)
+    assert box.reader.inspect(made).gpus == grant
 
 
 def test_foreign_privileged_container_has_all_gpus(box: Box) -> None:

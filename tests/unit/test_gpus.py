@@ -1,4 +1,4 @@
-"""GPU selection: roles, UUIDs, prefixes and indices become full UUIDs; everything doubtful is refused by name."""
+"""GPU selection (O-07, O-09): roles, UUIDs, prefixes, indices become full UUIDs; what is doubtful is refused."""
 
 from __future__ import annotations
 

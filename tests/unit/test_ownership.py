@@ -203,6 +203,8 @@ def test_grants_are_told_also_while_no_gpu_can_be_read() -> None:
 
 # O-22 and O-10: what is gone, and what did not come back
 
+WORKERS = tuple(GpuProcess(pid, "VLLM::Worker", 11_020 * MIB) for pid in (41207, 41208))
+
 
 def vanished(free: int, before: int | None, *processes: GpuProcess, **more: Any) -> Sight:
     known = {} if before is None else {"d": {A: before}}
@@ -229,6 +231,14 @@ def test_a_vanished_serve_owns_its_gpu_until_free_memory_is_back(
     assert found == ([] if missing is None else [(GONE, A, missing)])
 
 
+def test_memory_that_listed_processes_hold_is_theirs() -> None:
+    """O-10: of 22,100 MiB that are missing two processes have 22,040; the rest is within what always moves."""
+    seen = replace(vanished(74_900, 97_000, *WORKERS), pids={41207: "", 41208: ""})
+    assert [(o.kind, o.id) for o in owners(seen)] == [("process", "41207"), ("process", "41208")]
+    one = replace(vanished(74_900, 97_000, *WORKERS[:1]), pids={41207: ""})
+    assert [(o.kind, o.mib) for o in owners(one)] == [("process", 11_020), ("ours", 22_100)]
+
+
 def test_memory_that_somebody_else_holds_is_not_a_vanished_serves() -> None:
     seen = replace(vanished(74_900, 97_000), containers=(made(DeviceRequests=asked(DeviceIDs=[A])),))
     assert [o.kind for o in owners(seen)] == ["foreign"]
@@ -246,9 +256,6 @@ def test_memory_that_somebody_else_holds_is_not_a_vanished_serves() -> None:
 def test_what_an_idle_card_uses_is_nobodys(row: Gpu, missing: int | None) -> None:
     """An idle H200 shows 615 MiB where the driver's own share is counted in, 0 where it is not."""
     assert unreturned_mib(row, None) == missing
-
-
-WORKERS = tuple(GpuProcess(pid, "VLLM::Worker", 11_020 * MIB) for pid in (41207, 41208))
 
 
 def left(seen: Sight, need: int = 0) -> list[str]:

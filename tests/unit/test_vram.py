@@ -25,7 +25,7 @@ def read(*gpus: Gpu) -> Reading[GpuSnapshot]:
 
 
 def test_tensor_parallel_fit_uses_the_smallest_card() -> None:
-    """vllm-project/vllm#2317: 24 + 8 GiB are not a pool of 32."""
+    """O-14, vllm-project/vllm#2317: 24 + 8 GiB are not a pool of 32."""
     answer = fit(read(gpu(0, A, 24576, 23900), gpu(1, B, 8192, 7900)), [A, B], 13312)
     assert answer.answer == "short" and len(answer.reasons) == 1
     assert "GPU 1" in answer.reasons[0] and "short by 5412 MiB" in answer.reasons[0]
@@ -59,7 +59,7 @@ def test_fit_without_a_good_reading_is_unknown() -> None:
 
 
 def test_memory_that_did_not_come_back_is_named_with_its_holders() -> None:
-    """vllm-project/vllm-omni#2317."""
+    """O-10, vllm-project/vllm-omni#2317."""
     workers = tuple(GpuProcess(pid, "VLLM::Worker", 11020 * MIB) for pid in (41207, 41208))
     snapshot = GpuSnapshot("1", (gpu(0, A, 97887, 74900, processes=workers),))
     held, missing = gpus_free(snapshot, [A], 0, {A: 97000})

@@ -12,7 +12,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,7 @@ def _sheet(box: Box, ports: dict[str, int]) -> Sheet:
     serves = {k: replace(s, port=ports.get(s.slot, s.port)) for k, s in record.serves.items()}
     refs = {r.image.ref for r in recipes.values()}
     return Sheet(
-        cards=_cards(box.workspace, snapshot) if needed else (),
+        cards=_cards(box.workspace, recipes.values(), snapshot) if needed else (),
         serves=tuple(_serve(box.workspace, here[k], s, recipes[s.recipe_digest], snapshot)
                      for k, s in serves.items() if k in here),
         record=replace(record, serves=serves),
@@ -193,11 +193,12 @@ def _sheet(box: Box, ports: dict[str, int]) -> Sheet:
     )  # fmt: skip
 
 
-def _cards(w: Workspace, snapshot: GpuSnapshot | None) -> tuple[CardSheet, ...]:
-    """As they were read; when they cannot be, those that anvil.toml names, of unknown size."""
+def _cards(w: Workspace, recipes: Iterable[Recipe], snapshot: GpuSnapshot | None) -> tuple[CardSheet, ...]:
+    """As they were read; when they cannot be, those that anvil.toml and recipes name, of unknown size."""
     if snapshot is None:
-        print("the GPUs cannot be read: the copy has those of anvil.toml, of a simulated size", file=sys.stderr)
-        return tuple(CardSheet(uuid, None, None) for uuid in w.gpus.roles.values())
+        print("the GPUs cannot be read: the copy has those that are named, of a simulated size", file=sys.stderr)
+        named = (name for r in recipes for name in r.gpus.select if name.lower().startswith("gpu-"))
+        return tuple(CardSheet(uuid, None, None) for uuid in dict.fromkeys((*w.gpus.roles.values(), *named)))
     return tuple(
         CardSheet(g.uuid, g.name, g.total_bytes and g.total_bytes // MIB, g.reason if g.state != "ok" else "")
         for g in snapshot.gpus

@@ -97,7 +97,10 @@ def test_the_folder_of_a_copy_that_fails_is_kept_and_named(
     assert main(argv) != 0
     (folder,) = short.iterdir()
     assert f"the copy's folder is kept: {folder}" in capfd.readouterr().err
-    assert (folder / "anvil.toml").exists()
+    assert str(box) not in (folder / "anvil.toml").read_text(), "nothing in it leads to the box"
+    cards = json.loads((folder / "sheet.json").read_text())["cards"]
+    assert {c["uuid"] for c in cards} == set(load_workspace(box).gpus.roles.values())
+    assert {(c["total_mib"], c["lost"]) for c in cards} == {(97_887, "")}
 
 
 def test_step_by_step_waits_for_the_command_line_and_a_cancel_goes_home(

@@ -48,6 +48,9 @@ class HubCaches:
         except OSError as why:
             raise Unreachable(str(why.filename), why.strerror or str(why)) from why
 
+    def real(self, path: str) -> str:
+        return os.path.realpath(path)
+
     def repository_bytes(self, snapshot: str) -> int:
         try:
             return sum({(s.st_dev, s.st_ino): s.st_size for s in _stats(_repository(snapshot))}.values())

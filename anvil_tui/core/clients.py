@@ -20,6 +20,7 @@ from anvil_tui.core.client_files import Format, Value, patch, preview
 from anvil_tui.core.config_path import Path, Pick, parse_path, path_text
 from anvil_tui.core.errors import AnvilError, NoCredential, Unreachable
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.redact import redact
 from anvil_tui.core.routing import Way
 from anvil_tui.core.standing import ClientState
 from anvil_tui.core.tables import PathText, Slug, Table, matching
@@ -197,9 +198,18 @@ class Catalog:
 
 
 def compared(
-    client: Client, aliases: Iterable[str], now: Serving, raw: bytes | AnvilError | None, at: str
+    client: Client,
+    aliases: Iterable[str],
+    now: Serving,
+    raw: bytes | AnvilError | None,
+    at: str,
+    secrets: Iterable[str] = (),
 ) -> Catalog:
-    """A client's file, or why it could not be read, against what serves. None = not looked at."""
+    """A client's file, or why it could not be read, against what serves. None = not looked at.
+
+    `secrets` are values that are known to be secret; they are hidden wherever they stand.
+    """
+    hidden = tuple(secrets)
     if isinstance(raw, AnvilError):
         return Catalog(ClientState(client.name, client.where, _unread(raw), (), str(raw), at))
     if raw is None or now.why:
@@ -208,10 +218,10 @@ def compared(
     why = f"not known, so left as it is: {', '.join(unknown)}" if unknown else ""
     try:
         done = patch(client.where, raw, client.format, entries)
-        diff = preview(client.where, raw, done.data, client.format)
+        diff = preview(client.where, raw, done.data, client.format, hidden)
     except AnvilError as wrong:
         return Catalog(ClientState(client.name, client.where, "unreadable", (), str(wrong), at))
-    found = tuple(str(d) for d in done.differences)
+    found = tuple(redact(str(d), hidden) for d in done.differences)
     state = ClientState(client.name, client.where, "drift" if found else "converged", found, why, at)
     if not entries:
         state = replace(state, state="unknown")

@@ -60,7 +60,8 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """All of it. None = could not be read, `why` says. `sources` are mount sources of recipes, resolved."""
+    """All of it. None = could not be read, `why` says. `sources` are mount sources of recipes and containers, with
+    the real path of each."""
 
     images: tuple[StoredImage, ...] | None = None
     revisions: tuple[Revision, ...] | None = None
@@ -136,10 +137,10 @@ def revision_holders(found: Revision, ground: Ground) -> list[str]:
             holders.append(place)
     holders += [f"recipe {r.id}" for r in ground.recipes.values() if _needs(r, found, ground.sources)]
     holders += [
-        f"container {c.name} ({c.id[:12]}, {c.status}), not made here, which mounts {source}"
+        f"container {c.name} ({c.id[:12]}, {c.status}), on no record, which mounts {source}"
         for c in ground.containers.values()
         for source, _, _ in c.mounts
-        if c.id not in ground.record.serves and OPERATION_LABEL not in c.labels and _covers(source, found.path)
+        if c.id not in ground.record.serves and _covers(ground.sources.get(source, source), found.path)
     ]
     holders += [f"process {pid}, which has a file of it open" for pid in found.users]
     return [*holders, *ground.unread()]
@@ -166,13 +167,18 @@ def _mounted(weights: Weights, recipe: Recipe, found: Revision, sources: Mapping
     for mount in recipe.launch.mounts:
         source = sources.get(mount.source, mount.source).rstrip("/")
         inside = weights.path == mount.target or weights.path.startswith(mount.target.rstrip("/") + "/")
-        if inside:
-            path = source + weights.path[len(mount.target.rstrip("/")) :]
-            if _covers(found.path, path):
-                return True
-        if _covers(found.path, source) or source == found.path:
+        if inside and _inside(source + weights.path[len(mount.target.rstrip("/")) :], found):
+            return True
+        if _covers(found.path, source):
             return True
     return False
+
+
+def _inside(path: str, found: Revision) -> bool:
+    """Whether a path is of this revision: in its snapshot, or in its repository and in no other snapshot."""
+    snapshots, _, _ = found.path.rpartition("/")
+    repository, _, _ = snapshots.rpartition("/")
+    return _covers(found.path, path) or (_covers(repository, path) and not path.startswith(snapshots + "/"))
 
 
 def _covers(folder: str, path: str) -> bool:

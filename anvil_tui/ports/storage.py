@@ -28,6 +28,9 @@ class CacheReader(Protocol):
 
         Unreachable when one cannot be read."""
 
+    def real(self, path: str) -> str:
+        """The path without any link in it."""
+
     def repository_bytes(self, snapshot: str) -> int:
         """What the repository of a snapshot takes on the disk, each file once."""
 

@@ -14,12 +14,14 @@ from anvil_tui.core.facts import Facts
 from anvil_tui.core.plan import Intent
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.routing import Way
+from anvil_tui.core.secrets import Secret
 from anvil_tui.core.standing import ClientState
 from anvil_tui.core.times import utc_text
 from anvil_tui.core.workspace import Role
 from anvil_tui.core.world import World
 from anvil_tui.ports.files import ConfigFiles
 from anvil_tui.service.box import Box
+from anvil_tui.service.credentials import found_or_why
 
 AT_ONCE = 8
 
@@ -63,7 +65,9 @@ def catalogs(box: Box, clients: Iterable[Client], of: Callable[[Role], Serving])
     roles = {r.name: r for r in box.workspace.roles}
     serves = {name: of(roles[name]) for name in dict.fromkeys(c.role for c in chosen)}
     raw, at = read_all(box.files, chosen), utc_text(box.clock.utc())
-    return tuple(compared(c, roles[c.role].aliases, serves[c.role], raw[c.name], at) for c in chosen)
+    keys = [found_or_why(box, ref) for ref in box.workspace.gateway.client_keys]
+    secrets = [k.value for k in keys if isinstance(k, Secret)]
+    return tuple(compared(c, roles[c.role].aliases, serves[c.role], raw[c.name], at, secrets) for c in chosen)
 
 
 def catalogs_now(box: Box, name: str = "") -> tuple[Catalog, ...]:

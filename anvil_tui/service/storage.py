@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.plan import Intent
@@ -18,21 +19,23 @@ ELSEWHERE = "the box is another machine: its model caches cannot be looked at fr
 
 
 def with_disks(box: Box, intent: Intent, facts: Facts) -> Facts:
-    return replace(facts, disks=stored(box, (*facts.recipes.values(), *facts.stored.values())))
+    recipes = (*facts.recipes.values(), *facts.stored.values())
+    return replace(facts, disks=stored(box, recipes, facts.containers.values()))
 
 
 def survey(box: Box) -> tuple[Stored, Ground]:
     """Everything stored, and everything that may refer to it. Asks neither gateway nor engines nor GPUs."""
     files, exact = box.recipes(), box.store.kept_recipes()
     recipes = {f.recipe.id: f.recipe for f in files if f.recipe}
-    found = stored(box, (*recipes.values(), *exact.values()))
+    containers = {c.id: c for c in box.containers.list()}
+    found = stored(box, (*recipes.values(), *exact.values()), containers.values())
     return found, Ground(
         box.store.read(), recipes, {f.path: f.error for f in files if not f.recipe}, exact,
-        {c.id: c for c in box.containers.list()}, found.sources, found.images or (),
+        containers, found.sources, found.images or (),
     )  # fmt: skip
 
 
-def stored(box: Box, recipes: Iterable[Recipe]) -> Stored:
+def stored(box: Box, recipes: Iterable[Recipe], containers: Iterable[Container]) -> Stored:
     """Images and model caches; what cannot be read is None, with the reason."""
     why: list[str] = []
 
@@ -43,8 +46,11 @@ def stored(box: Box, recipes: Iterable[Recipe]) -> Stored:
             why.append(str(error))
             return None
 
-    sources = {m.source: box.mount_source(m.source) for r in recipes for m in r.launch.mounts}
-    caches, folders = box.caches, (*own_caches(box), *sources.values())
+    caches = box.caches
+    theirs = {source: source for c in containers for source, _, _ in c.mounts}
+    ours = {m.source: box.mount_source(m.source) for r in recipes for m in r.launch.mounts}
+    folders = (*own_caches(box), *ours.values())
+    sources = {s: caches.real(p) if caches and p.startswith("/") else p for s, p in (theirs | ours).items()}
     if caches is None:
         why.append(ELSEWHERE)
     revisions = ask(lambda: caches.revisions(folders)) if caches else None

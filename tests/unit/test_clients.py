@@ -183,6 +183,10 @@ def test_apply_writes_what_serves_and_a_second_preview_is_empty(world: World) ->
     assert [s.name for s in made.steps] == ["copy-pi", "write-pi", "preview", "decide", "clients"]
     assert '-      "contextWindow": 524288,\n+      "contextWindow": 2048,' in made.details[0]
     assert "pl4nted" not in json.dumps(made.to_json())
+    text = f'{{"models": [\n{{"id": "llm.primary", "note": "{world.key}"}}]}}'
+    (world.tmp / "pi.json").write_text(text)
+    assert "***" in world.plan("apply").details[0] and world.key not in json.dumps(world.plan("apply").to_json())
+    (world.tmp / "pi.json").write_bytes(before)
     assert world.do("apply", target="pi") == "done"
     assert context(world) == 2048 and residue(world) == []
     copy = world.tmp / "clients" / "pi" / world.last

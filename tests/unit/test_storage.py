@@ -19,6 +19,7 @@ from anvil_tui.core.storage import (
     revision_holders,
     storage_json,
 )
+from anvil_tui.core.world import OPERATION_LABEL
 from anvil_tui.service.planning import gather
 from anvil_tui.service.storage import survey
 from tests.support.membox import IMAGE, World, recipe
@@ -193,6 +194,7 @@ def needs(**model: Any) -> Recipe:
             ),
             False,
         ),
+        (needs(path="/r/blobs/0f", mounts=({"source": "/c/hub/models--org--m", "target": "/r"},)), True),
         (needs(path="/m", mounts=({"source": f"/c/hub/models--org--m/snapshots/{REV}", "target": "/m"},)), True),
     ],
 )
@@ -208,7 +210,7 @@ def test_what_else_refers_to_a_revision(world: World) -> None:
     found = revision(users=(77,), against=("a download that has not ended (x.incomplete)",))
     assert revision_holders(found, ground_of(gather(world.box))) == [
         "a download that has not ended (x.incomplete)",
-        f"container theirs ({'e' * 12}, exited), not made here, which mounts /c",
+        f"container theirs ({'e' * 12}, exited), on no record, which mounts /c",
         "process 77, which has a file of it open",
     ]
 
@@ -234,6 +236,20 @@ def test_a_revision_goes_with_sizes_before_and_after(world: World) -> None:
     assert done(world, "size-before")["bytes"] - done(world, "size-after")["bytes"] >= 1000
     with pytest.raises(NotFound):
         world.plan("remove", target=f"org/m@{REV}")
+
+
+def test_a_mount_by_another_path_to_the_same_folder_refers_too(world: World) -> None:
+    """Neither a link to the cache nor a container that an interrupted operation left is overlooked."""
+    made = cached(world, REV)
+    (world.tmp / "link").symlink_to(world.tmp / "hub")
+    mount = {"source": str(world.tmp / "link"), "target": "/hf"}
+    world.recipes.append(needs(path=f"/hf/models--org--m/snapshots/{REV}/w.bin", mounts=(mount,)))
+    assert world.plan("remove", target=f"org/m@{REV}").refusals[0].endswith("is needed by recipe n")
+    world.recipes.pop()
+    mounts = ((str(world.tmp / "link"), "/hf", True),)
+    left = Container("e" * 64, "left", "exited", "x", "x", {OPERATION_LABEL: "op"}, mounts=mounts)
+    world.docker.all[left.id] = left
+    assert "container left" in world.plan("remove", target=str(made / "snapshots" / REV)).refusals[0]
 
 
 def test_a_file_that_is_opened_meanwhile_keeps_the_revision(world: World) -> None:

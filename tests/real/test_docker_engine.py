@@ -27,6 +27,7 @@ from anvil_tui.adapters.host_inspect import LinuxHost
 from anvil_tui.core.box import Container, GpuGrant
 from anvil_tui.core.engine_log import capacity, load_phase, root_cause
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
+from anvil_tui.core.shape import changed, shape_of, write
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.ports import LogLine
 from tests.support.docker_box import LLAMA, MODEL, Box, free_port
@@ -95,6 +96,18 @@ def test_a_file_is_hashed_as_the_container_sees_it(box: Box, models_dir: Path) -
             box.reader.sha256(made, path, 60)
     with pytest.raises(EffectFailed, match="not read within 0 s"):
         box.reader.sha256(made, MODEL, 0)
+    size = (models_dir / MODEL.rpartition("/")[2]).stat().st_size
+    assert [box.reader.size_of(made, p) for p in (MODEL, "/usr")] == [size, None]
+    assert box.reader.size_of(made, "/usr/bin/llama-server"), "a link is followed"
+    with pytest.raises(NotFound, match="/no/such/file of container"):
+        box.reader.size_of(made, "/no/such/file")
+
+
+def test_a_container_tells_the_paths_on_its_machine_of_what_it_mounts(box: Box, models_dir: Path) -> None:
+    """For the weights of a stopped serve: a bind by its source, whether or not it may be written to."""
+    made = box.reader.inspect(box.create(box.spec(("--version",))))
+    assert made.mounts == ((str(models_dir), "/models", True),) and made.status == "created"
+    assert changed(write(shape_of(made)), box.reader.inspect(made.id)) == ()
 
 
 def test_create_is_keyed_by_its_labels(box: Box) -> None:

@@ -57,12 +57,12 @@ class HttpEngineReader:
         self._seats: dict[tuple[EngineKind, int], _Seat] = {}
         self._lock = threading.Lock()
 
-    def read(self, kind: EngineKind, port: int, api_key: str | None = None) -> Engine:
+    def read(self, kind: EngineKind, port: int) -> Engine:
         """Never raises: `http` and `reason` say what did not work."""
         seat = self._seat(kind, port)
 
         def get(path: str, accept: str = "application/json") -> Got:
-            return seat.getter.get(path, api_key=api_key, timeout_s=self._timeout_s, accept=accept)
+            return seat.getter.get(path, api_key=None, timeout_s=self._timeout_s, accept=accept)
 
         light, reason = _light(kind, get, seat)
         if light != "ready":
@@ -75,9 +75,9 @@ class HttpEngineReader:
         engine = _with_metrics(engine, *_metrics(kind, lambda path: get(path, _PROMETHEUS)))
         return _with_facts(engine, self._facts(kind, seat, engine, get))
 
-    def health_generates(self, port: int, api_key: str | None = None) -> tuple[bool, str]:
+    def health_generates(self, port: int) -> tuple[bool, str]:
         """SGLang's own /health, which generates a token; up to 25 s. For a check on demand, never for polling."""
-        got = self._seat(EngineKind.SGLANG, port).getter.get("/health", api_key=api_key, timeout_s=_SLOW_S)
+        got = self._seat(EngineKind.SGLANG, port).getter.get("/health", api_key=None, timeout_s=_SLOW_S)
         return got.ok, "" if got.ok else got.said()
 
     def _seat(self, kind: EngineKind, port: int) -> _Seat:

@@ -13,7 +13,7 @@ from anvil_tui.core.redact import redact_argv
 PLACEHOLDERS = ("base_url", "routed_url", "model", "context", "out")
 """`out` is a file that the command may write its result to; the others are filled from the serve under test."""
 
-GIVEN = ("ANVIL_ENGINE_KEY", "ANVIL_GATEWAY_KEY")
+GIVEN = "ANVIL_GATEWAY_KEY"
 """Names in `env` whose values the harness knows: the keys of the serve itself and of the gateway."""
 
 _BRACED = re.compile(r"\{([a-z_]+)\}")

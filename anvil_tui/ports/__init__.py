@@ -142,7 +142,7 @@ class ContainerControl(Protocol):
 
 
 class EngineReader(Protocol):
-    def read(self, kind: EngineKind, port: int, api_key: str | None = None) -> Engine:
+    def read(self, kind: EngineKind, port: int) -> Engine:
         """Health, identity, metrics of the engine on 127.0.0.1:port. Never raises: `http` says how it is."""
 
 

@@ -111,7 +111,6 @@ def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str)
         recipe=recipe,
         container_id=container_id,
         base_url=engine_url(port),
-        api_key=None,
         routed_url=way.base_url,
         routed_model=way.model,
         slot=slot,

@@ -47,7 +47,8 @@ def program(folder: Path, name: str, code: int = 0) -> tuple[Path, Path]:
 
 
 def built(out: Path) -> dict[str, str]:
-    env: dict[str, str] = json.loads(wait_until(lambda: out.read_text() if out.exists() else None, f"{out.name} told"))
+    text = wait_until(lambda: out.read_text() if out.exists() else None, f"{out.name} told")
+    env: dict[str, str] = json.loads(text)
     # Python itself sets LC_CTYPE in the C locale.
     assert set(env) - {"LC_CTYPE"} <= set(NAMES), "a name that nobody built"
     assert env["PATH"] and not set(PLANTED.values()) & set(env.values())

@@ -68,7 +68,7 @@ class Arms:
             "image": {"ref": "x@sha256:" + "a" * 64}, "model": {"repo": "glm"}, "launch": {"argv": ("{port}",)},
             "envelope": {"context_tokens": 32_768, "max_output_tokens": 8192, "concurrency": 4},
         })  # fmt: skip
-        return GateTarget(recipe, made, f"http://127.0.0.1:{port}", None)
+        return GateTarget(recipe, made, f"http://127.0.0.1:{port}")
 
     def measure(self, target: GateTarget, **lane: Any) -> str:
         """One run as a bundle; its operation."""

@@ -109,7 +109,7 @@ class Gpus:
 class Engines:
     box: Box
 
-    def read(self, kind: EngineKind, port: int, api_key: str | None = None) -> Engine:
+    def read(self, kind: EngineKind, port: int) -> Engine:
         return self.box.engine
 
 
@@ -127,7 +127,7 @@ class Bench:
         return Conductor(GateParts(OpenAIClient(time.monotonic, 1.0), Engines(box), box, Gpus(box), SystemClock()))  # type: ignore[arg-type]
 
     def target(self, made: Recipe | None = None, **more: Any) -> GateTarget:
-        return GateTarget(made or recipe(), ID, self.server.url, None, **more)
+        return GateTarget(made or recipe(), ID, self.server.url, **more)
 
     def run(self, what: Suite, made: Recipe | None = None, **more: Any) -> tuple[GateResult, ...]:
         return self.conductor().run(what, self.target(made, **more), self.events.append, lambda: False)
@@ -473,7 +473,7 @@ def test_names_that_an_engine_gives_itself_hide_no_key(bench: Callable[..., Benc
     key = "engine-secret-1234"
     box = Box(engine=replace(Box().engine, served=(f"m-{key}",), version=f"v {key}"))
     made = bench(good, box)
-    target = replace(made.target(), api_key=key)
+    target = replace(made.target(), routed_key=key)
     results = made.conductor().run(suite({"kind": "identity"}), target, made.events.append, lambda: False)
     assert results[0].verdict is Verdict.FAILED and key not in str(results)
 

@@ -159,7 +159,7 @@ def test_sglang_without_metrics_takes_the_pool_from_server_info(
 ) -> None:
     sglang(engine)
     del engine.routes["GET /metrics"]
-    got = reader.read(SGLANG, engine.port, "k-secret")
+    got = reader.read(SGLANG, engine.port)
     assert (got.http, got.metrics, got.running, got.kv_used) == ("ready", "off", None, None)
     assert got.capacity is not None
     assert (got.capacity.tokens, got.capacity.source) == (1_212_345, "sglang /server_info")
@@ -340,17 +340,17 @@ def test_identity_that_cannot_be_read_says_why(
     assert got.reason.startswith(reason)
 
 
-def test_key_is_sent_and_facts_are_read_anew_after_a_while(engine: HttpStub) -> None:
+def test_no_key_is_sent_and_facts_are_read_anew_after_a_while(engine: HttpStub) -> None:
     vllm(engine)
     clock = SteppedClock()
     reader = HttpEngineReader(clock)
-    reader.read(VLLM, engine.port, "k1")
-    assert {headers.get("Authorization") for _, _, _, headers in engine.seen} == {"Bearer k1"}
-    reader.read(VLLM, engine.port, "k1")
+    reader.read(VLLM, engine.port)
+    assert {headers.get("Authorization") for _, _, _, headers in engine.seen} == {None}
+    reader.read(VLLM, engine.port)
     assert paths(engine).count("/version") == 1
     clock.sleep(31)
     engine.routes["GET /version"] = (200, {"version": "0.34.0"})
-    assert reader.read(VLLM, engine.port, "k1").version == "0.34.0"
+    assert reader.read(VLLM, engine.port).version == "0.34.0"
     reader.close()
 
 

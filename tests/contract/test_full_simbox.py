@@ -6,7 +6,7 @@ Routed gates go through a real HAProxy. Then one fault of each class, each named
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     with front(folder, tuple(slots)) as gateway:
         targets = {
             slot.name: GateTarget(
-                recipe(slot.name), made[slot.name], f"http://127.0.0.1:{slot.port}", None,
+                recipe(slot.name), made[slot.name], f"http://127.0.0.1:{slot.port}",
                 routed_url=f"http://127.0.0.1:{gateway.port}/@{slot.name}", routed_key=KEY, slot=slot.name,
             )
             for slot in slots
@@ -178,3 +178,13 @@ def test_a_lost_card_and_an_engine_that_ends_show_in_what_looks_at_the_box(bench
     bench.sim.fault("engine_dies", container="vllm", exit_code="1")
     smoke, state = bench.run("vllm", chosen("smoke", "container-state"))
     assert (smoke.verdict, state.verdict) == (Verdict.ERRORED, Verdict.FAILED), (smoke.reason, state.reason)
+
+
+def test_a_wrong_key_is_our_trouble_and_no_fault_of_the_serve(bench: Bench) -> None:
+    asked = Suite.model_validate(
+        {"schema": "anvil.suite/1", "id": "s", "gates": ({"id": "smoke", "kind": "smoke", "routed": True},)}
+    )
+    target = replace(next(iter(bench.targets.values())), routed_key="another-key")
+    (smoke,) = bench.conductor.run(asked, target, lambda e: None, lambda: False)
+    assert (smoke.verdict, smoke.failures) == (Verdict.ERRORED, ())
+    assert "http 401" in smoke.reason and "another-key" not in smoke.reason

@@ -68,7 +68,7 @@ class Box:
             if gateway
             else {}
         )
-        target = GateTarget(recipe(engine, **more), container, f"http://127.0.0.1:{port}", None, **way)
+        target = GateTarget(recipe(engine, **more), container, f"http://127.0.0.1:{port}", **way)
         assert self.conductor.unrunnable(made, target) == {}
         return {r.gate: r for r in self.conductor.run(made, target, lambda e: None, lambda: False)}
 

@@ -38,7 +38,7 @@ def play(script: Script, kind: str = "smoke", **more: Any) -> GateResult:
     thinking = {"thinking": more.pop("recipe_thinking")} if "recipe_thinking" in more else {}
     with scripted(script) as server:
         parts: Any = GateParts(OpenAIClient(time.monotonic, IDLE_S), Engines(box), box, Gpus(box), At())  # type: ignore[arg-type]
-        target = GateTarget(recipe(**thinking), ID, server.url, None)
+        target = GateTarget(recipe(**thinking), ID, server.url)
         (result,) = Conductor(parts).run(
             suite({"kind": kind, "timeout_s": 10, **more}), target, lambda e: None, lambda: False
         )

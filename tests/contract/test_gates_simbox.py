@@ -51,7 +51,7 @@ class Sim:
         held = BoxFile(folder / "state").read().serve_in(workspace.roles[0].name)
         assert held is not None
         recipe = load_recipe(folder / "recipes" / f"{held.recipe_id}.toml")
-        self.target = GateTarget(recipe, held.container_id, f"http://127.0.0.1:{held.port}", None, aliases=ALIASES)
+        self.target = GateTarget(recipe, held.container_id, f"http://127.0.0.1:{held.port}", aliases=ALIASES)
 
     def start(self, recipe: Recipe) -> GateTarget:
         """Put another recipe in the incumbent's place and wait until it is ready."""
@@ -68,7 +68,7 @@ class Sim:
         while engines.read(recipe.engine, self.target.port).http != "ready":
             assert time.monotonic() < end, f"{recipe.id} is not ready"
             time.sleep(0.1)
-        return GateTarget(recipe, container_id, self.target.base_url, None, aliases=ALIASES)
+        return GateTarget(recipe, container_id, self.target.base_url, aliases=ALIASES)
 
     def fault(self, name: str, *pairs: str) -> None:
         argv = (sys.executable, "-m", "anvil_tui.simbox", "fault", "--socket", self.socket, name, *pairs)

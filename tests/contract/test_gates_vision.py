@@ -46,7 +46,7 @@ def with_recipe(target: GateTarget, **envelope: Any) -> GateTarget:
     fields = target.recipe.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     fields["envelope"] |= envelope
     recipe = Recipe.model_validate_json(json.dumps(fields | {"schema": "anvil.recipe/1"}))
-    return GateTarget(recipe, target.container_id, target.base_url, None, aliases=target.aliases)
+    return GateTarget(recipe, target.container_id, target.base_url, aliases=target.aliases)
 
 
 def test_a_vllm_shaped_serve_passes_the_suite(vllm: Sim) -> None:

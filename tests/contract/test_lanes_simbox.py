@@ -84,7 +84,7 @@ class Bench:
         made = self.control.create(ContainerSpec(f"{kind}-{port}", self.image, words))
         self.control.start(made)
         until(lambda: self.engines.read(EngineKind(kind), port).http == "ready", f"{kind} is ready")
-        return GateTarget(recipe(kind), made, f"http://127.0.0.1:{port}", None)
+        return GateTarget(recipe(kind), made, f"http://127.0.0.1:{port}")
 
     def run(
         self, target: GateTarget, gate: dict[str, Any], on_event: Callable[[Any], None] = lambda event: None,

@@ -69,7 +69,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         gpus, clock, commands=ChildCommands(folder, environ), sandbox=ChildSandbox(),
     )  # fmt: skip
     recipe = load_recipe(folder / "recipes" / f"{held.recipe_id}.toml")
-    target = GateTarget(recipe, held.container_id, f"http://127.0.0.1:{held.port}", None, aliases=ALIASES)
+    target = GateTarget(recipe, held.container_id, f"http://127.0.0.1:{held.port}", aliases=ALIASES)
     yield Bench(sim, Conductor(parts), target, folder)
     gpus.close()
     sim.end()
@@ -275,27 +275,26 @@ def test_a_command_that_cannot_run_is_said_before_anything_starts(bench: Bench) 
     assert "no program 'not-here'" in bench.why_not(kind="command", argv=("not-here",))
     assert "env: NOT_SET is not set" in bench.why_not(kind="command", argv=("true",), env=("NOT_SET",))
     assert "no way through the gateway" in bench.why_not(kind="command", argv=("true", "{routed_url}"))
-    assert "asks for no key" in bench.why_not(kind="command", argv=("true",), env=("ANVIL_GATEWAY_KEY",))
+    assert "client key is not found" in bench.why_not(kind="command", argv=("true",), env=("ANVIL_GATEWAY_KEY",))
     missing = bench.why_not(kind="command", argv=("true",), fixture_sha256={"f.json": "0" * 64})
     assert "fixture_sha256: f.json cannot be read" in missing
 
 
-def test_the_keys_of_serve_and_gateway_go_by_environment_and_nowhere_else(bench: Bench) -> None:
+def test_the_key_of_the_gateway_goes_by_environment_and_nowhere_else(bench: Bench) -> None:
     target = dataclasses.replace(
         bench.target,
-        api_key="engine-Key-123456",
         routed_url="http://127.0.0.1:1/@a",
         routed_key="gateway-Key-654321",
     )
-    shell = 'echo "{\\"same\\": \\"$ANVIL_GATEWAY_KEY $ANVIL_ENGINE_KEY\\", \\"n\\": ${#ANVIL_GATEWAY_KEY}}"'
+    shell = 'echo "{\\"same\\": \\"$ANVIL_GATEWAY_KEY\\", \\"n\\": ${#ANVIL_GATEWAY_KEY}}"'
     gate = {"id": "g", "kind": "command", "argv": ("sh", "-c", shell, "{routed_url}", "{context}"),
-            "env": ("ANVIL_GATEWAY_KEY", "ANVIL_ENGINE_KEY"), "json_expect": {"n": 18}}  # fmt: skip
+            "env": ("ANVIL_GATEWAY_KEY",), "json_expect": {"n": 18}}  # fmt: skip
     suite = Suite.model_validate({"schema": "anvil.suite/1", "id": "s", "gates": (gate,)})
     assert bench.conductor.unrunnable(suite, target) == {}
     (result,) = bench.conductor.run(suite, target, lambda e: None, lambda: False)
     assert result.verdict is Verdict.PASSED, result.reason
     kept = json.dumps(dataclasses.asdict(result.observations[0]))
-    assert "gateway-Key" not in kept and "engine-Key" not in kept
+    assert "gateway-Key" not in kept
     assert result.observations[0].raw["argv"][3:] == [
         "http://127.0.0.1:1/@a",
         str(target.recipe.envelope.context_tokens),

@@ -87,7 +87,7 @@ class Bench:
         return made, port
 
     def run(self, suite: Suite, recipe: str, container: str, port: int) -> dict[str, GateResult]:
-        target = GateTarget(self.recipes[recipe], container, f"http://127.0.0.1:{port}", None, aliases=ALIASES)
+        target = GateTarget(self.recipes[recipe], container, f"http://127.0.0.1:{port}", aliases=ALIASES)
         results = self.conductor.run(suite, target, lambda _: None, lambda: False)
         return {r.gate: r for r in results}
 

@@ -38,7 +38,7 @@ def run(llama: Llama, gates: Suite, **more: Any) -> dict[str, GateResult]:
     media = MediaFolder(GATES / "media")
     chat = OpenAIClient(time.monotonic)
     conductor = Conductor(GateParts(chat, HttpEngineReader(clock), reader, gpus, clock, media=media))  # type: ignore[arg-type]
-    target = GateTarget(recipe(budgets={"visible_tokens": 8}, **more), "c" * 64, llama.url, None)
+    target = GateTarget(recipe(budgets={"visible_tokens": 8}, **more), "c" * 64, llama.url)
     return {r.gate: r for r in conductor.run(gates, target, lambda e: None, lambda: False)}
 
 

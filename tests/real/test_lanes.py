@@ -49,7 +49,7 @@ def run(llama: Llama, gates: Any) -> dict[str, GateResult]:
         OpenAIClient(time.monotonic), HttpEngineReader(clock), reader, gpus, clock, load=ChildLoadGenerator()
     )
     limits = {"context_tokens": CONTEXT, "max_output_tokens": 256, "concurrency": SLOTS}
-    target = GateTarget(recipe(envelope=limits), "c" * 64, llama.url, None)
+    target = GateTarget(recipe(envelope=limits), "c" * 64, llama.url)
     assert Conductor(parts).unrunnable(gates, target) == {}
     return {r.gate: r for r in Conductor(parts).run(gates, target, lambda e: None, lambda: False)}
 

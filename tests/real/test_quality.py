@@ -19,8 +19,10 @@ from anvil_tui.adapters.sandbox import ChildSandbox
 from anvil_tui.core.gates import GateResult, Suite, Verdict
 from anvil_tui.service.gates.conductor import Conductor, GateTarget
 from anvil_tui.service.gates.session import GateParts
-from tests.real.test_gates import KEY, NoGpus, ProcessReader, SameSecond, recipe
+from tests.real.test_gates import NoGpus, ProcessReader, SameSecond, recipe
 from tests.support.llama import Llama, llama_server
+
+KEY = "a-real-key"
 
 pytestmark = pytest.mark.real
 
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.real
 def smol(llama_rootfs: Path, models_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llama]:
     log = tmp_path_factory.mktemp("smol") / "log"
     model = models_dir / "smollm2-135m-instruct-q4_1.gguf"
-    with llama_server(llama_rootfs, model, log, "--api-key", KEY, context=2048) as made:
+    with llama_server(llama_rootfs, model, log, context=2048) as made:
         yield made
 
 
@@ -42,7 +44,9 @@ def run(llama: Llama, folder: Path, **gate: Any) -> GateResult:
         commands=ChildCommands(folder), sandbox=ChildSandbox(),
     )  # fmt: skip
     limits = {"context_tokens": 2048, "max_output_tokens": 256, "concurrency": 1}
-    target = GateTarget(recipe(envelope=limits, budgets={"visible_tokens": 24}), "c" * 64, llama.url, KEY)
+    target = GateTarget(
+        recipe(envelope=limits, budgets={"visible_tokens": 24}), "c" * 64, llama.url, routed_key=KEY
+    )
     suite = Suite.model_validate(
         {"schema": "anvil.suite/1", "id": "s", "gates": ({"id": "g", "timeout_s": 60, **gate},)}
     )
@@ -67,7 +71,7 @@ CLIENT = """
 import json, os, sys, urllib.request
 url, model = sys.argv[1:]
 body = {"model": model, "max_tokens": 8, "messages": [{"role": "user", "content": "Say yes."}]}
-head = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["ANVIL_ENGINE_KEY"]}
+head = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["ANVIL_GATEWAY_KEY"]}
 sent = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), head)
 with urllib.request.urlopen(sent) as got:
     said = json.load(got)
@@ -80,9 +84,9 @@ def test_a_client_of_its_own_reaches_a_real_server_with_its_key(smol: Llama, tmp
     (tmp_path / "client.py").write_text(CLIENT)
     rule = {"status": 200, "model": "tiny", "usage.completion_tokens": {"min": 1, "max": 8}}
     argv = (sys.executable, "client.py", "{base_url}", "{model}")
-    result = run(smol, tmp_path, kind="command", argv=argv, env=("ANVIL_ENGINE_KEY",), json_expect=rule)
+    result = run(smol, tmp_path, kind="command", argv=argv, env=("ANVIL_GATEWAY_KEY",), json_expect=rule)
     assert result.verdict is Verdict.PASSED, result.reason
     assert 'model = "tiny"' in result.reason
     assert KEY not in json.dumps(asdict(result.observations[0]))
     refused = run(smol, tmp_path, kind="command", argv=("python3", "-c", CLIENT, *argv[2:]), env=("PATH",))
-    assert (refused.verdict, "KeyError: 'ANVIL_ENGINE_KEY'" in refused.reason) == (Verdict.FAILED, True)
+    assert (refused.verdict, "KeyError: 'ANVIL_GATEWAY_KEY'" in refused.reason) == (Verdict.FAILED, True)

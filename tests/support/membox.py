@@ -379,7 +379,7 @@ class World:
 
     # engines, GPUs, chat, conductor
 
-    def read(self, kind: object = None, port: int = 0, api_key: str | None = None) -> Any:
+    def read(self, kind: object = None, port: int = 0) -> Any:
         if kind is None:
             return Reading.known(GpuSnapshot("1", (self._gpu(),)), self.clock.now, "test")
         found = self.docker.on_port(port)

@@ -52,7 +52,7 @@ def right(text: str, tokens: int) -> ChatAnswer:
 def ladder(say: Answer, **more: Any) -> tuple[Finding, list[dict[str, Any]]]:
     fields = {"id": "g", "kind": "context-ladder", "prompt_tokens": (300, 700), "positions_pct": (10, 90), **more}
     parts: Any = GateParts(Chat(say), None, Running(), NoGpus(), Clock())  # type: ignore[arg-type]
-    session = Session(GateTarget(recipe("a"), "c" * 64, "http://127.0.0.1:1", None), parts, "salt")
+    session = Session(GateTarget(recipe("a"), "c" * 64, "http://127.0.0.1:1"), parts, "salt")
     finding = context_ladder(session, Gate.model_validate(fields), 1)
     return finding, finding.observations[-1].raw["curve"]
 

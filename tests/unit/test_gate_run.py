@@ -208,7 +208,7 @@ def void(value: object) -> None:
 
 
 def target(world: World) -> GateTarget:
-    return GateTarget(world.recipes[0], serve(world), "http://127.0.0.1:9131", None)
+    return GateTarget(world.recipes[0], serve(world), "http://127.0.0.1:9131")
 
 
 @pytest.mark.parametrize(

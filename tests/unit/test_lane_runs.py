@@ -74,7 +74,7 @@ class Parts:
 
 
 def prompts(now: datetime) -> list[tuple[str, str]]:
-    target = GateTarget(recipe("r"), "c" * 64, "http://127.0.0.1:1", None)
+    target = GateTarget(recipe("r"), "c" * 64, "http://127.0.0.1:1")
     (result,) = Conductor(Parts(now).gate).run(SUITE, target, lambda event: None, lambda: False)
     rows = [o.raw for o in result.observations if o.raw["purpose"] == "row"]
     assert len(rows) == 2, result.reason

@@ -44,8 +44,8 @@ class Box(World):
 
     pool: KvCapacity | None = None
 
-    def read(self, kind: object = None, port: int = 0, api_key: str | None = None) -> Any:
-        got = super().read(kind, port, api_key)
+    def read(self, kind: object = None, port: int = 0) -> Any:
+        got = super().read(kind, port)
         return dataclasses.replace(got, capacity=self.pool) if isinstance(got, Engine) else got
 
 

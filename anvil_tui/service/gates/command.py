@@ -46,8 +46,7 @@ def _made(gate: Gate, target: GateTarget) -> Command:
         "model": target.model(named(gate.argv, "routed_url")),
         "context": str(target.recipe.envelope.context_tokens),
     }
-    keys = dict(zip(GIVEN, (target.api_key, target.routed_key), strict=True))
-    given = {name: key for name, key in keys.items() if name in gate.env and key}
+    given = {GIVEN: target.routed_key} if GIVEN in gate.env and target.routed_key else {}
     return Command(filled(gate.argv, values), gate.timeout_s, gate.env, given, gate.fixture_sha256)
 
 
@@ -135,10 +134,9 @@ def _why_not(suite: Suite, gate: Gate, target: GateTarget, parts: GateParts) -> 
     if named(gate.argv, "routed_url") and target.container_id and not target.routed_url:
         return "argv holds {routed_url}, but there is no way through the gateway to this serve"
     made = _made(gate, target)
-    missing = [n for n in GIVEN if n in gate.env and n not in made.given]
-    if missing and target.container_id:
-        return f"env: {missing[0]} has no value: the serve or the gateway asks for no key"
-    return parts.commands.why_not(replace(made, env=tuple(n for n in made.env if n not in GIVEN)))
+    if GIVEN in gate.env and GIVEN not in made.given and target.container_id:
+        return f"env: {GIVEN} has no value: the gateway's client key is not found"
+    return parts.commands.why_not(replace(made, env=tuple(n for n in made.env if n != GIVEN)))
 
 
 COMMAND: Mapping[GateKind, GateWork] = {"command": GateWork(command, _why_not)}

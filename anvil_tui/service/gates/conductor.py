@@ -130,8 +130,8 @@ class Conductor:
         """The target with what its engine said when it started, for gates that depend on it."""
         if not start_up.matters(suite.gates):
             return target
-        key, at, parts = target.api_key, target.container_id, self._parts
-        said = start_up.start_of(target.recipe, target.port, key, at, parts.engines, parts.containers)
+        parts = self._parts
+        said = start_up.start_of(target.recipe, target.port, target.container_id, parts.engines, parts.containers)
         return replace(target, start=said)
 
     def _session(self, target: GateTarget, cancelled: Callable[[], bool], watch: dict[str, Any]) -> Session:

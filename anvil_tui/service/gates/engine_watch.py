@@ -56,7 +56,7 @@ class EngineWatch:
         target, began = self.session.target, self.session.clock.monotonic_s()
         while True:
             last = self._ended.is_set()
-            seen = self.session.engines.read(target.recipe.engine, target.port, target.api_key)
+            seen = self.session.engines.read(target.recipe.engine, target.port)
             self._take(self.session.clock.monotonic_s() - began, seen)
             if last:
                 return

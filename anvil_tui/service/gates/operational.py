@@ -34,7 +34,7 @@ def _finding(judged: Judged, **raw: Any) -> Finding:
 def identity(session: Session, gate: Gate, n: int) -> Finding:
     """The model card names exactly this serve, and its context is the recipe's; routed: the gateway reaches it."""
     recipe, target = session.target.recipe, session.target
-    seen = session.engines.read(recipe.engine, target.port, target.api_key)
+    seen = session.engines.read(recipe.engine, target.port)
     raw: dict[str, Any] = {key: getattr(seen, key) for key in ("context_tokens", "http")}
     raw |= {"served": [session.safe(name) for name in seen.served], "version": session.safe(seen.version or "")}
     if seen.http != "ready":

@@ -40,8 +40,9 @@ EXCERPT_BYTES = 2048
 class GateTarget:
     """The serve under test. `container_id` is empty while only a plan is made.
 
-    `base_url` is the engine's own port; `routed_url` and `routed_model` are its private way through the gateway to
-    `slot`, and `origin` tells which slot gave a routed answer. `reserve_mib` is the box's standing reserve per GPU; the recipe may ask for more.
+    `base_url` is the engine's own port, which asks for no key; `routed_url` and `routed_model` are its private way
+    through the gateway to `slot`, and `origin` tells which slot gave a routed answer. `reserve_mib` is the box's
+    standing reserve per GPU; the recipe may ask for more.
     `aliases` are the role's: names that the engine may have been told besides its own. `start` is what the engine
     said of itself when it started; a plan does not know it.
     """
@@ -49,7 +50,6 @@ class GateTarget:
     recipe: Recipe
     container_id: str
     base_url: str
-    api_key: str | None
     routed_url: str | None = None
     routed_key: str | None = None
     routed_model: str = ""
@@ -66,7 +66,7 @@ class GateTarget:
 
     def way(self, routed: bool) -> tuple[str, str | None]:
         """(base URL, key) of its own port, or of its private way through the gateway."""
-        return (self.routed_url or "", self.routed_key) if routed else (self.base_url, self.api_key)
+        return (self.routed_url or "", self.routed_key) if routed else (self.base_url, None)
 
     def model(self, routed: bool) -> str:
         """What a request calls the model; gateways may want another name than the engine's."""
@@ -330,5 +330,5 @@ class Session:
 
     def safe(self, text: str) -> str:
         """Foreign text as it may be kept: without secrets, at most `EXCERPT_BYTES`."""
-        known = [k for k in (self.target.api_key, self.target.routed_key) if k]
+        known = [self.target.routed_key] if self.target.routed_key else []
         return redact(text, known).encode()[:EXCERPT_BYTES].decode(errors="ignore")

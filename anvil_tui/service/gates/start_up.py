@@ -36,13 +36,12 @@ def matters(gates: Iterable[Gate]) -> bool:
 def start_of(
     recipe: Recipe,
     port: int,
-    key: str | None,
     container_id: str,
     engines: EngineReader,
     containers: ContainerReader,
 ) -> StartUp:
     """By HTTP, and what only the log tells by the log; a log that cannot be read says nothing."""
-    engine = engines.read(recipe.engine, port, key)
+    engine = engines.read(recipe.engine, port)
     try:
         lines = [line.text for line in containers.logs(container_id, tail=STARTUP_LINES)]
     except AnvilError:

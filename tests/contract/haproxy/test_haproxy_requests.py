@@ -40,7 +40,7 @@ class Told:
 
     running: int | None = None
 
-    def read(self, kind: object, port: int, api_key: str | None = None) -> Seen:
+    def read(self, kind: object, port: int) -> Seen:
         return Seen("vllm", "ready", running=self.running, waiting=None if self.running is None else 0)
 
 

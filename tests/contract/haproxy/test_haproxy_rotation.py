@@ -18,7 +18,6 @@ from anvil_tui.adapters.key_proof import GatewayKeyProof
 from anvil_tui.adapters.secrets import resolve
 from anvil_tui.cli.setup import rotating
 from anvil_tui.core.workspace import Workspace
-from anvil_tui.service.box import Controls
 from tests.support.gateway import KEY, Rig
 from tests.support.membox import World
 from tests.support.wait import wait_until
@@ -50,7 +49,8 @@ def world_of(gateway: Rig) -> World:
         world.box, workspace=made, gateway=gateway.reader, clock=clock,
         prove_key=GatewayKeyProof(f"http://{made.gateway.bind}", clock),
     )  # fmt: skip
-    world.controls = Controls(world.docker, control, ConfigFileControl(folder, folder / "copies"))
+    files = ConfigFileControl(folder, folder / "copies")
+    world.controls = dataclasses.replace(world.controls, gateway=control, files=files)
     return world
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from anvil_tui.adapters.files import write_atomic
+from anvil_tui.adapters.files import folder_lock, revision, write_atomic
 from anvil_tui.adapters.ledger import Ledger
-from anvil_tui.core.errors import BadFile
+from anvil_tui.core.errors import BadFile, Stale
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import DrillRecord
@@ -49,10 +50,14 @@ class BoxFile:
                 "`docker ps -a --filter label=anvil.op` and put it back",
             ) from why
 
-    def write(self, record: BoxRecord) -> None:
-        if self._path.exists():
-            write_atomic(self._path.with_name(self._path.name + ".last"), self._path.read_bytes())
-        write_record(self._path, record)
+    def write(self, record: BoxRecord, was: BoxRecord) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with folder_lock(self._path):
+            if (now := self.read()) != was:
+                raise Stale(_conflict(self._path, was, now))
+            if self._path.exists():
+                write_atomic(self._path.with_name(self._path.name + ".last"), self._path.read_bytes())
+            write_record(self._path, record)
 
     def waivers(self) -> tuple[Waiver, ...]:
         return self._waivers.read()
@@ -95,6 +100,16 @@ class BoxFile:
                 if recipe.digest() == path.stem:
                     self._kept[path.stem] = recipe
         return dict(self._kept)
+
+
+def _conflict(path: Path, was: BoxRecord, now: BoxRecord) -> str:
+    old, new = (json.dumps(to_json(r), indent=1, sort_keys=True) for r in (was, now))
+    names = f"{path.name} (as it was read)", f"{path.name} (now)"
+    diff = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, n=1, lineterm="")
+    return (
+        f"{path} changed since it was read: it is {revision(new.encode())[:12]}, you read "
+        f"{revision(old.encode())[:12]}; nothing was written. What moved:\n" + "\n".join(diff)
+    )
 
 
 def write_record(path: Path, record: BoxRecord) -> None:

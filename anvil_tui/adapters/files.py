@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import NoReturn
 
 from anvil_tui.core.errors import EffectFailed
 
+# A gateway that restarts is waited for under the lock, for 10 s.
+LOCK_WITHIN_S = 20.0
 _NO_SPACE = {errno.ENOSPC: "no space", errno.EDQUOT: "no space (quota)", errno.EFBIG: "file too large"}
 
 
@@ -78,13 +81,29 @@ def _not_saved(path: Path, why: Exception) -> NoReturn:
     raise EffectFailed(f"{path}: not saved: {reason}; what was there is unchanged") from why
 
 
+def wait_for_lock(fd: int, path: Path) -> None:
+    """Lock an open file or folder for this process alone. A holder that was stopped in the middle of its write
+    must not make everybody else hang."""
+    until = time.monotonic() + LOCK_WITHIN_S
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise EffectFailed(
+                    f"{path}: not saved: another process has been writing there for {LOCK_WITHIN_S:.0f} s; "
+                    f"`fuser {Path(path).resolve().parent}` names it"
+                ) from None
+            time.sleep(0.005)
+
+
 @contextmanager
 def folder_lock(path: Path) -> Iterator[None]:
     """Hold the kernel's lock on the folder of `path` (of a symlink's target), so that read, compare and replace
-    are one act. It dies with its holder."""
+    are one act. It dies with its holder; EffectFailed when a living one keeps it for longer than writes take."""
     fd = os.open(Path(path).resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        wait_for_lock(fd, path)
         yield
     finally:
         os.close(fd)

@@ -6,6 +6,7 @@ in journal.torn when somebody appends. A torn or altered line in the middle is r
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,12 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from anvil_tui.adapters.files import write_atomic
-from anvil_tui.core.errors import BadFile, EffectFailed, NotFound
+from anvil_tui.adapters.files import folder_lock, wait_for_lock, write_atomic
+from anvil_tui.core.errors import BadFile, EffectFailed, NotFound, Refused, Stale
 from anvil_tui.core.journal import JOURNAL_VERSION, OperationView, Record, RecordKind, fold
 from anvil_tui.core.redact import redact, redact_values
 
 Redact = Callable[[str], str]
+SHOWN_PLANS = 20
 STAGED = "staged.json"
 
 
@@ -33,41 +35,52 @@ class JournalFile:
     def __init__(self, path: Path, redact: Redact = str) -> None:
         self._path, self._redact = path, redact
         self._tail: tuple[int, str] | None = None
+        self._size = 0
         self._lock = threading.Lock()
 
     def append(self, kind: RecordKind, step: str = "", /, **data: Any) -> Record:
-        with self._lock:
+        """Stale when another process has written since: it took the operation over, and this one may not go on."""
+        with self._lock, self._opened() as fd:
+            size = os.fstat(fd).st_size
             if self._tail is None:
-                self._tail = self._mend()
+                self._tail = self._mend(fd)
+            elif size != self._size:
+                raise Stale(f"{self._path}: another process writes this journal now; this one stops where it is")
             seq, prev = self._tail
             record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
             line = _hidden_line(_to_json(record, prev), self._redact)
-            self._write(line.encode() + b"\n")
-            self._tail = record.seq, _sha(line.encode())
+            try:
+                _write_whole(fd, line.encode() + b"\n")
+            except OSError as why:
+                raise EffectFailed(f"{self._path}: journal not written: {why.strerror}") from why
+            self._size, self._tail = os.fstat(fd).st_size, (record.seq, _sha(line.encode()))
             return record
 
-    def _write(self, line: bytes) -> None:
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """Open and locked, so that what is compared is what is added to."""
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            try:
-                _write_whole(fd, line)
-            finally:
-                os.close(fd)
+            fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as why:
             raise EffectFailed(f"{self._path}: journal not written: {why.strerror}") from why
+        try:
+            wait_for_lock(fd, self._path)
+            yield fd
+        finally:
+            os.close(fd)
 
     def damage(self) -> str:
         raw = self._path.read_bytes() if self._path.exists() else b""
         trouble = parse(raw)[1]
         return f"{self._path}: {trouble}" if trouble else ""
 
-    def _mend(self) -> tuple[int, str]:
+    def _mend(self, fd: int) -> tuple[int, str]:
         """Cut a torn last line off (kept beside), and find where the chain stands."""
-        raw = self._path.read_bytes() if self._path.exists() else b""
+        raw = self._path.read_bytes()
         whole, torn = raw[: raw.rfind(b"\n") + 1], raw[raw.rfind(b"\n") + 1 :]
         if torn:
             self._path.with_suffix(".torn").write_bytes(torn)
-            os.truncate(self._path, len(whole))
+            os.ftruncate(fd, len(whole))
         lines = whole.splitlines()
         records, _ = parse(whole)
         return (records[-1].seq, _sha(lines[-1])) if records and lines else (0, "")
@@ -209,6 +222,24 @@ class OperationFolders:
         target = plan.get("title", "?").removeprefix(f"{verb} ")
         return OperationView(folder.name, verb, target, plan.get("hash", ""), torn=trouble)
 
+    def keep_shown(self, plan_hash: str, plan: Mapping[str, Any]) -> None:
+        """The newest `SHOWN_PLANS` previews stay."""
+        folder = self._dir.parent / "plans"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(folder / f"{plan_hash}.json", _hidden_line(plan, self._redact))
+        for old in sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime_ns)[:-SHOWN_PLANS]:
+            old.unlink(missing_ok=True)
+
+    def shown(self, plan_hash: str) -> Mapping[str, Any] | None:
+        path = self._dir.parent / "plans" / f"{plan_hash}.json"
+        if not plan_hash.isalnum() or not path.exists():
+            return None
+        try:
+            plan: Mapping[str, Any] = json.loads(path.read_bytes())
+        except ValueError:
+            return None
+        return plan
+
     def save(self, operation: str, name: str, text: str) -> str:
         kept = "".join(self._hidden(name, text, lambda t: self._safe(operation, t)))
         write_atomic(self._folder(operation) / name, kept)
@@ -238,7 +269,12 @@ class OperationFolders:
         return (self._folder(operation) / "pause").exists()
 
     def ask_cancel(self, operation: str, reason: str) -> None:
-        write_atomic(self._folder(operation) / "cancel", reason or "asked by the operator")
+        path, wanted = self._folder(operation) / "cancel", reason or "asked by the operator"
+        with folder_lock(path):
+            asked = self.cancel_asked(operation)
+            if asked not in (None, wanted):
+                raise Refused(f"operation {operation} was asked to go back already: {asked}")
+            write_atomic(path, wanted)
 
     def cancel_asked(self, operation: str) -> str | None:
         path = self._folder(operation) / "cancel"

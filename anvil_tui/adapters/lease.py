@@ -6,6 +6,7 @@ import fcntl
 import getpass
 import json
 import os
+import socket
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -22,17 +23,27 @@ class FileLease:
 
     def take(self, operation: str) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        if not _locked(fd):
-            os.close(fd)
-            held = self.holder()
-            who = f"operation {held.operation}, pid {held.pid}, since {held.since}" if held else "another process"
-            raise Refused(f"the box is being changed by {who}; attach with `anvil-tui`, or wait")
-        holder = Lease(operation, os.getpid(), getpass.getuser(), datetime.now(UTC).isoformat(timespec="seconds"))
+        fd = self._opened(operation)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = Lease(operation, os.getpid(), getpass.getuser(), since, socket.gethostname())
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps(asdict(holder)).encode(), 0)
         os.fsync(fd)
         self._fd = fd
+
+    def _opened(self, operation: str) -> int:
+        """The locked file. One that was removed while it was waited for is nobody's lease: the next is opened."""
+        while True:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            if not _locked(fd):
+                os.close(fd)
+                held = self.holder()
+                who = f"operation {held.operation} ({held.who})" if held else "another process"
+                look = f" or `anvil-tui operations show {held.operation}`" if held else ""
+                raise Refused(f"the box is being changed by {who}; attach with `anvil-tui`{look}, or wait")
+            if _stands(self._path, fd):
+                return fd
+            os.close(fd)
 
     def release(self) -> None:
         if self._fd is not None:
@@ -66,6 +77,13 @@ def _locked(fd: int) -> bool:
         else:
             return True
     return False
+
+
+def _stands(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(fd))
+    except FileNotFoundError:
+        return False
 
 
 def _read(fd: int) -> Lease:

@@ -11,13 +11,14 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from anvil_tui.adapters.files import wait_for_lock
 from anvil_tui.core.errors import BadFile, EffectFailed
 
 T = TypeVar("T")
 
 
 class Ledger(Generic[T]):
-    """Lines of one dataclass. One writer at a time: the holder of the lease.
+    """Lines of one dataclass, of any number of writers: each line is added under the kernel's lock on the file.
 
     A torn last line (a crash while it was written) is left out, and set aside by the next append; any other damage
     is an error.
@@ -34,6 +35,7 @@ class Ledger(Generic[T]):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
+                wait_for_lock(fd, self._path)
                 self._set_torn_aside(fd)
                 os.write(fd, line)
                 os.fsync(fd)

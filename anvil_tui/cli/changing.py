@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from anvil_tui.cli.credentials import given_key
 from anvil_tui.cli.launch import counted, follow, spawn, view_of
 from anvil_tui.cli.operate import EXIT
 from anvil_tui.cli.wiring import box_of
-from anvil_tui.core.errors import NotFound, Refused
+from anvil_tui.core.errors import EffectFailed, NotFound, Refused
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.journal import OperationView
+from anvil_tui.core.moved import moved
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.service.box import Box
 from anvil_tui.service.operation import Mode, accept, prepare
 from anvil_tui.service.planning import gather, plan
+from anvil_tui.service.steering import cancel, live, pause
 
 
 def change(args: argparse.Namespace) -> int:
@@ -44,13 +46,28 @@ def planned_change(args: argparse.Namespace, box: Box) -> int:
         return 0
     if args.plan and args.plan != made.hash:
         _show(args, made)
-        raise Refused(f"plan {args.plan} no longer holds: the facts moved; this is plan {made.hash}")
+        raise Refused(f"plan {args.plan} no longer holds: {_why_moved(box, args.plan, made)}; this is {made.hash}")
     key = given_key(args, box)
     operation = prepare(box, made)
     if key:
         box.operations.stage(operation, {"new": key})
     print(f"operation {operation}: {made.title}", file=sys.stderr)
     return _follow(args, box, operation, "start")
+
+
+def _keep(box: Box, made: Plan) -> None:
+    """So that what moved can be told when somebody comes back with its hash. A full disk hinders no preview."""
+    try:
+        box.operations.keep_shown(made.hash, made.to_json())
+    except EffectFailed as why:
+        print(f"the plan is not kept for a later comparison: {why}", file=sys.stderr)
+
+
+def _why_moved(box: Box, wanted: str, made: Plan) -> str:
+    shown = box.operations.shown(wanted)
+    if shown is None:
+        return "what it rested on is not known here"
+    return "; ".join(moved(Plan.from_json(shown), made)) or "it is another plan"
 
 
 def _intent(args: argparse.Namespace, facts: Facts) -> Intent:
@@ -142,10 +159,10 @@ def operations(args: argparse.Namespace) -> int:
             return _show_operation(args, box, view)
         if args.read_only:
             raise Refused("--read-only: nothing is changed")
-        if args.action == "pause" or (args.action == "resume" and _live(box, view).alive):
-            return _pause(box, _live(box, view), args.action == "pause")
+        if args.action == "pause" or (args.action == "resume" and live(box, view.id).alive):
+            return _pause(box, view, args.action == "pause")
         if args.action == "cancel":
-            box.operations.ask_cancel(view.id, args.reason)
+            cancel(box, view.id, args.reason)
             print(f"{view.id}: asked to stop; it goes back before its decision, and finishes after it")
             return 0
         if args.action == "accept":
@@ -158,9 +175,7 @@ def operations(args: argparse.Namespace) -> int:
 
 
 def _pause(box: Box, view: OperationView, on: bool) -> int:
-    if not view.alive:
-        raise Refused(f"operation {view.id} is {view.state}: only a running one can be paused")
-    box.operations.pause(view.id, on)
+    pause(box, view.id, on)
     if on:
         print(f"{view.id}: its gates wait after the request under way")
     else:
@@ -170,7 +185,7 @@ def _pause(box: Box, view: OperationView, on: bool) -> int:
 
 
 def _list(args: argparse.Namespace, box: Box) -> int:
-    views = [_live(box, v) for v in box.operations.views()]
+    views = [live(box, v.id) for v in box.operations.views()]
     if args.json:
         print(json.dumps([asdict(v) | {"state": v.state} for v in views], default=str))
         return 0
@@ -180,7 +195,7 @@ def _list(args: argparse.Namespace, box: Box) -> int:
 
 
 def _show_operation(args: argparse.Namespace, box: Box, view: OperationView) -> int:
-    view = _live(box, view)
+    view = live(box, view.id)
     if args.json:
         print(json.dumps(asdict(view) | {"state": view.state}, default=str))
         return 0
@@ -205,8 +220,3 @@ def _recover(args: argparse.Namespace, box: Box, view: OperationView) -> int:
         )
     mode: Mode = "resume" if args.action == "resume" else "undo"
     return _follow(args, box, view.id, mode)
-
-
-def _live(box: Box, view: OperationView) -> OperationView:
-    holder = box.lease.holder()
-    return replace(view, alive=bool(holder and holder.operation == view.id))

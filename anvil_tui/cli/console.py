@@ -7,12 +7,12 @@ from pathlib import Path
 
 from anvil_tui.cli.launch import spawn, start
 from anvil_tui.cli.wiring import box_of, open_probes
-from anvil_tui.core.errors import Refused
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.service.box import Box
 from anvil_tui.service.library import Library
 from anvil_tui.service.planning import plan
 from anvil_tui.service.probes import Probes
+from anvil_tui.service.steering import cancel, pause
 
 
 class Deeds:
@@ -34,13 +34,10 @@ class Deeds:
         spawn(self._box, operation, "undo")
 
     def cancel(self, operation: str, reason: str) -> None:
-        self._box.operations.ask_cancel(operation, reason)
+        cancel(self._box, operation, reason)
 
     def pause(self, operation: str, on: bool) -> None:
-        holder = self._box.lease.holder()
-        if holder is None or holder.operation != operation:
-            raise Refused(f"operation {operation} does not run any more: there is nothing to pause")
-        self._box.operations.pause(operation, on)
+        pause(self._box, operation, on)
 
 
 class Service:

@@ -34,7 +34,7 @@ def start(box: Box, plan: Plan) -> str:
 def spawn(box: Box, operation: str, mode: Mode) -> subprocess.Popen[bytes]:
     holder = box.lease.holder()
     if holder:
-        raise Refused(f"the box is being changed by operation {holder.operation}, pid {holder.pid}")
+        raise Refused(f"the box is being changed by operation {holder.operation} ({holder.who})")
     log = Path(box.directory) / "state" / "operations" / operation / "process.log"
     log.touch(mode=0o600)
     with log.open("ab") as out:

@@ -7,7 +7,7 @@ answer comes at once. Then bytes flow, or have been missing for a moment (`quiet
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -21,6 +21,8 @@ HEAD_BYTES = 2048
 # A byte within this is a stream that flows; the gateway is looked at every second.
 FLOWING_S = 2.0
 SHOWN = 8
+# The gateway itself ends a request that is silent for longer (`SILENCE` of its configuration).
+LONGEST_SILENCE_S = 4 * 3600
 
 
 def state_of(request: Request, policies: Policies) -> State:
@@ -103,3 +105,17 @@ def then_text(how: OnDrainTimeout, extend_s: int, policies: Policies) -> str:
         f"({policies.stalled_after_s} s without a byte), else everything is put back",
     }
     return texts[how]
+
+
+def findings(gateway: Gateway, policies: Policies) -> Iterator[str]:
+    """What is wrong with what is in flight, as sentences."""
+    for b in gateway.backends:
+        if b.in_flight is not None and b.in_flight < 0:
+            yield f"gateway: it counts {b.in_flight} requests on {b.name}: its count leaks"
+        requests = on_slot(gateway, b.name) or ()
+        if stalled := of_state(requests, "stalled", policies):
+            many = "1 request is" if len(stalled) == 1 else f"{len(stalled)} requests are"
+            yield f"{b.name}: {many} stalled: {list_text(stalled, policies)}; `drain --sever-stalled` may cut them"
+        for r in requests:
+            if (r.idle_s or 0) >= LONGEST_SILENCE_S:
+                yield f"gateway: {r.id} on {b.name} should have been ended by its own limit: its count leaks"

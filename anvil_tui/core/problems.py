@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from anvil_tui.core.clients import words as client_words
 from anvil_tui.core.credentials import copy_text, unproven
+from anvil_tui.core.inflight import findings
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.ownership import card_label, needed_by, owner_text, sight_of, unreturned_mib
 from anvil_tui.core.world import Phase, RoleRecord, Serve, World
@@ -18,6 +19,7 @@ def problems(world: World) -> Iterator[str]:
     yield from _serves(world)
     yield from _rollbacks(world)
     yield from _gateway(world)
+    yield from _requests(world)
     yield from _sources(world)
     yield from _gpus(world)
     yield from _owners(world)
@@ -125,6 +127,11 @@ def _gateway(world: World) -> Iterator[str]:
             aliases = [a for a, t in gateway.aliases.items() if t == target]
             words = f"alias {aliases[0]} points" if len(aliases) == 1 else f"aliases {', '.join(aliases)} point"
             yield f"gateway: {words} at {target}, where no serve of ours runs"
+
+
+def _requests(world: World) -> Iterator[str]:
+    if world.gateway.ok and world.gateway.value is not None:
+        yield from findings(world.gateway.value, world.workspace.policies)
 
 
 def _sources(world: World) -> Iterator[str]:

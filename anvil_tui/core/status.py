@@ -11,11 +11,12 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC
 from typing import Any
 
-from anvil_tui.core.box import MIB, Backend, Engine, Gpu, GpuSnapshot, KvCapacity
+from anvil_tui.core.box import MIB, Engine, Gpu, GpuSnapshot, KvCapacity
 from anvil_tui.core.capacity import Capacity, capacity_json, capacity_of, capacity_text
 from anvil_tui.core.credentials import copy_text, credential_text
 from anvil_tui.core.drills import drill_line, last_drill, trend_line, trends
 from anvil_tui.core.holding import words as holding_words
+from anvil_tui.core.inflight import SHOWN, on_slot, request_json, request_text
 from anvil_tui.core.ownership import mode, owner_text, pid_words, sight_of
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.text import clean
@@ -41,7 +42,7 @@ def status_json(world: World) -> dict[str, Any]:
         "gpu_mode": mode(sight_of(world), world.owners),
         "host": _reading(world, world.host, "host"),
         "containers": {**_reading(world, world.containers, "containers"), "value": _count(world)},
-        "gateway": _reading(world, world.gateway, "gateway"),
+        "gateway": _gateway_json(world),
         "serves": [_serve_json(world, s) for s in world.serves],
         "roles": {n: asdict(r) for n, r in world.record.roles.items()},
         "rollbacks": {n: {**asdict(r), "ready": r.ready} for n, r in world.rollbacks.items()},
@@ -75,6 +76,15 @@ def _reading(world: World, reading: Reading[Any], source: str) -> dict[str, Any]
         "reason": reading.reason,
         "source": reading.source,
     }
+
+
+def _gateway_json(world: World) -> dict[str, Any]:
+    """The reading, with the state and the rate of each request beside its figures."""
+    made, gateway = _reading(world, world.gateway, "gateway"), world.gateway.value
+    if gateway is not None and gateway.requests is not None:
+        listed = [request_json(r, world.workspace.policies) for r in gateway.requests]
+        made["value"] = {**made["value"], "requests": listed}
+    return made
 
 
 def _serve_json(world: World, s: Serve) -> dict[str, Any]:
@@ -196,12 +206,16 @@ def _gateway(world: World) -> Iterator[str]:
     if g is None:
         return
     yield from (f"{alias} -> {target}" for alias, target in sorted(g.aliases.items()))
-    yield from (_backend(b) for b in g.backends)
+    for b in g.backends:
+        yield f"{b.name} {b.address}: in flight {_text(b.in_flight)}, queued {_text(b.queued)}"
+        requests = on_slot(g, b.name)
+        if requests is None and b.in_flight:
+            yield "    requests cannot be listed"
+        policies = world.workspace.policies
+        yield from (f"    {request_text(r, policies)}" for r in (requests or ())[:SHOWN])
+        if requests and len(requests) > SHOWN:
+            yield f"    and {len(requests) - SHOWN} more"
     yield f"held {_text(g.held)}, generation {g.generation}, file {'equal' if g.file_equal else 'DIFFERS'}"
-
-
-def _backend(b: Backend) -> str:
-    return f"{b.name} {b.address}: in flight {_text(b.in_flight)}, queued {_text(b.queued)}"
 
 
 def _serves(world: World) -> Iterator[str]:

@@ -149,6 +149,13 @@ class Lease:
     pid: int
     user: str
     since: str
+    host: str = ""
+
+    @property
+    def who(self) -> str:
+        """`USER@HOST, pid N, since T`."""
+        at = f"@{self.host}" if self.host else ""
+        return f"{self.user}{at}, pid {self.pid}, since {self.since}"
 
 
 @dataclass(frozen=True, slots=True)

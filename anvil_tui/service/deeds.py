@@ -184,7 +184,8 @@ def record_holds(run: Run, step: Step) -> Seen | None:
 
 
 def record(run: Run, step: Step) -> None:
-    run.box.store.write(applied(run, step, run.box.store.read()))
+    now = run.box.store.read()
+    run.box.store.write(applied(run, step, now), now)
 
 
 def applied(run: Run, step: Step, now: BoxRecord) -> BoxRecord:

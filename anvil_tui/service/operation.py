@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from anvil_tui.core.errors import Refused
+from anvil_tui.core.errors import BadFile, Refused
+from anvil_tui.core.facts import Facts
 from anvil_tui.core.journal import Outcome, Record
+from anvil_tui.core.moved import moved
 from anvil_tui.core.plan import Plan
 from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.credentials import fingerprints
-from anvil_tui.service.drill import keep
 from anvil_tui.service.drill import keep
 from anvil_tui.service.executor import Executor
 from anvil_tui.service.planning import gather, plan
@@ -60,9 +61,8 @@ def operate(
         begun = _taken_up(box, journal, operation, stored, mode, pid)
         if isinstance(begun, str):
             return "undone"
-        run = Run(
-            operation, begun.data["generation"], begun.at, stored, box, controls, journal, checkpoint, interrupted
-        )
+        at, generation = begun
+        run = Run(operation, generation, at, stored, box, controls, journal, checkpoint, interrupted)
         executor = Executor(run)
         if mode == "start" or (mode == "resume" and executor.repeatable()):
             return executor.forward()
@@ -73,21 +73,51 @@ def operate(
 
 def _taken_up(
     box: Box, journal: Journal, operation: str, stored: Plan, mode: Mode, pid: int
-) -> Record | Literal["not begun"]:
-    """The `begin` of the operation, written now or found; "not begun" when it ended before its first step."""
+) -> tuple[str, int] | Literal["not begun"]:
+    """When it began, and the generation of this process; "not begun" when it ended before its first step."""
     begun = next((r for r in journal.records() if r.kind == "begin"), None)
     if begun is None and mode != "start":
         box.operations.unstage(operation)
         return _never_began(journal, operation, stored)
     if begun is None:
-        if moved := _moved(box, operation, stored):
+        if why := _moved(box, operation, stored):
             box.operations.unstage(operation)
-            return _refuse(journal, operation, stored, moved)
-        return _begin(box, journal, operation, stored, pid)
+            return _refuse(journal, operation, stored, why)
+        fresh = _begin(box, journal, operation, stored, pid)
+        return fresh.at, fresh.data["generation"]
     if mode == "start" or _ended_well(journal.records()):
         raise Refused(f"operation {operation} was started before; a new one is a new plan")
-    journal.append("note", text=f"{mode} by process {pid}", pid=pid)
-    return begun
+    return begun.at, _take_over(box, journal, mode, pid)
+
+
+def _take_over(box: Box, journal: Journal, mode: Mode, pid: int) -> int:
+    """Raise the generation, so that a former process of this operation that is not dead after all stops where it
+    is; and write down who took it over from whom."""
+    before = [r.data for r in journal.records() if "pid" in r.data]
+    known = max((int(d.get("generation", 0)) for d in before), default=0)
+    try:
+        generation = _raised(box)
+    except BadFile:
+        generation = known  # a way back must not need the record
+    who, former = _operator(box), before[-1] if before else {}
+    text = (
+        f"{mode} by {who}, process {pid}; it was {former.get('operator') or 'somebody'}'s, "
+        f"process {former.get('pid', 'unknown')}"
+    )
+    journal.append("note", text=text, pid=pid, operator=who, generation=generation)
+    return generation
+
+
+def _operator(box: Box) -> str:
+    """Who runs this process: the lease, which it holds, says so."""
+    holder = box.lease.holder()
+    return f"{holder.user}@{holder.host}" if holder else "somebody"
+
+
+def _raised(box: Box) -> int:
+    record = box.store.read()
+    box.store.write(replace(record, generation=record.generation + 1), record)
+    return record.generation + 1
 
 
 def accept(box: Box, operation: str, reason: str) -> None:
@@ -101,8 +131,6 @@ def accept(box: Box, operation: str, reason: str) -> None:
             journal.append(
                 "begin", **_begin_data(operation, Plan.from_json(box.operations.plan(operation))), generation=0
             )
-        if all(d.operation != operation for d in box.store.drills()):
-            keep(box, operation, "halted", f"accepted: {reason}")
         if all(d.operation != operation for d in box.store.drills()):
             keep(box, operation, "halted", f"accepted: {reason}")
         journal.append("end", outcome="halted", why=f"accepted: {reason}", residue=[], accepted=True)
@@ -119,13 +147,23 @@ def _ended_well(records: Iterable[Record]) -> bool:
 
 def _moved(box: Box, operation: str, stored: Plan) -> str:
     """Why the plan no longer holds ("" = it does): made again under the lease, it must be the same."""
-    fresh = plan(box, stored.intent, gather(box, ignore=operation))
-    if fresh.refusals:
-        return "; ".join(fresh.refusals)
-    if fresh.hash == stored.hash:
-        return ""
-    moved = [k for k in {*fresh.facts, *stored.facts} if fresh.facts.get(k) != stored.facts.get(k)]
-    return f"the facts moved since the plan was made ({', '.join(sorted(moved)) or 'steps'}): plan again"
+    facts = gather(box, ignore=operation)
+    fresh = plan(box, stored.intent, facts)
+    whys = [*_replaced(stored, facts), *fresh.refusals]
+    if fresh.hash != stored.hash:
+        whys.append(f"the facts moved since the plan was made: {'; '.join(moved(stored, fresh))}: plan again")
+    return "; ".join(whys)
+
+
+def _replaced(stored: Plan, facts: Facts) -> Iterable[str]:
+    """A container that the plan means is gone and another has its name: never the plan's."""
+    for fact in stored.facts.values():
+        seen = fact.get("seen") if isinstance(fact, Mapping) else None
+        if not seen or fact["id"] in facts.containers:
+            continue
+        for other in facts.containers.values():
+            if other.name == seen.get("name"):
+                yield f"{other.name} is now {other.id[:12]}, the plan was for {fact['id'][:12]}"
 
 
 def _begin(box: Box, journal: Journal, operation: str, made: Plan, pid: int) -> Record:

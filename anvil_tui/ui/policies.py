@@ -9,7 +9,7 @@ from anvil_tui.core.gates import Verdict
 from anvil_tui.core.readiness import refused
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.secrets import parse_reference
-from anvil_tui.core.world import Phase, Serve, World
+from anvil_tui.core.world import Lease, Phase, Serve, World
 from anvil_tui.ui.presenters.freshness import why_unusable
 from anvil_tui.ui.presenters.serves import incumbent
 from anvil_tui.ui.text import literal, short_id
@@ -35,19 +35,25 @@ def _writable(world: World) -> str | None:
     return "read-only: this console was started with --read-only" if world.read_only else None
 
 
+def _who(lease: Lease) -> str:
+    at = f"@{literal(lease.host, 40)}" if lease.host else ""
+    return f"{literal(lease.user, 40)}{at}, process {lease.pid}"
+
+
 def _free(world: World) -> str | None:
     """Nothing else changes the box, and what a deed rests on can be read."""
     closed = _writable(world)
     if closed:
         return closed
+    by = f" ({_who(world.lease)})" if world.lease else ""
     for operation in world.operations:
         if operation.needs_person and operation.alive:
-            return f"{operation.kind} {operation.id} is running: one operation at a time"
+            return f"{operation.kind} {operation.id} is running: one operation at a time{by}"
         if operation.needs_person:
             was = "halted" if operation.outcome else "was interrupted"
             return f"{operation.kind} {operation.id} {was}: r resumes it, z undoes it"
     if world.lease is not None:
-        return f"the lease is held by {literal(world.lease.user, 40)}, process {world.lease.pid}"
+        return f"the lease is held by {_who(world.lease)}"
     return why_unusable(world.containers, world.now_s, "the container engine")
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from anvil_tui.adapters import files
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.journal_file import JournalFile, OperationFolders, parse
 from anvil_tui.adapters.lease import FileLease
-from anvil_tui.core.errors import BadFile, Refused
+from anvil_tui.core.errors import BadFile, EffectFailed, Refused, Stale
 from anvil_tui.core.redact import redact
 from anvil_tui.core.world import BoxRecord, RoleRecord
 from tests.support.membox import recipe
@@ -115,7 +120,7 @@ sys.stdin.read()
 
 
 def test_a_live_holder_is_named_and_a_killed_one_does_not_block(tmp_path: Path) -> None:
-    """apache/maka#4062: a lock left by a killed process must not need a person."""
+    """O-92, apache/maka#4062: a lock left by a killed process must not need a person."""
     path = tmp_path / "lease"
     assert FileLease(path).holder() is None
     hold = [sys.executable, "-c", HOLD, str(path)]
@@ -123,7 +128,7 @@ def test_a_live_holder_is_named_and_a_killed_one_does_not_block(tmp_path: Path) 
     assert child.stdout and child.stdout.readline() == b"held\n"
     held = FileLease(path).holder()
     assert held and (held.operation, held.pid) == ("op-1", child.pid)
-    with pytest.raises(Refused, match=f"op-1, pid {child.pid}"):
+    with pytest.raises(Refused, match=rf"op-1 \(\S+@\S+, pid {child.pid}, since .*operations show op-1"):
         FileLease(path).take("op-2")
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
@@ -132,6 +137,53 @@ def test_a_live_holder_is_named_and_a_killed_one_does_not_block(tmp_path: Path) 
     mine.take("op-2")
     mine.release()
     assert FileLease(path).holder() is None
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that holds the lease of `tmp_path`."""
+    hold = [sys.executable, "-c", HOLD, str(tmp_path / "lease")]
+    child = subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout and child.stdout.readline() == b"held\n"
+    yield child
+    child.kill()
+    child.wait()
+
+
+def test_a_stopped_holder_lives_and_is_named_at_once(holder: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """O-92: B says who holds it and does not wait; only death gives a lease up, and a process that is stopped
+    is not dead."""
+    os.kill(holder.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(Refused, match=rf"op-1 \(\S+@\S+, pid {holder.pid}, since .*; attach with `anvil-tui`"):
+        FileLease(tmp_path / "lease").take("op-2")
+    assert time.monotonic() - began < 5
+    holder.kill()
+    holder.wait()
+    FileLease(tmp_path / "lease").take("op-2")
+
+
+def test_a_pid_proves_nothing_either_way(tmp_path: Path) -> None:
+    """O-92: what a dead holder wrote does not block, not even with the pid of a process that lives."""
+    path = tmp_path / "lease"
+    path.write_text(json.dumps({"operation": "old", "pid": os.getpid(), "user": "u", "since": "s"}))
+    assert FileLease(path).holder() is None
+    mine = FileLease(path)
+    mine.take("op-2")
+    held = FileLease(path).holder()
+    assert held and (held.operation, held.pid) == ("op-2", os.getpid())
+    path.write_text(json.dumps({"operation": "op-2", "pid": 999_999_999, "user": "u", "since": "s"}))
+    with pytest.raises(Refused, match="pid 999999999"):
+        FileLease(path).take("op-3")
+
+
+def test_a_lease_whose_file_was_removed_is_another_one(holder: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """Who takes it then raises the generation, and the former holder stops by that."""
+    (tmp_path / "lease").unlink()
+    mine = FileLease(tmp_path / "lease")
+    mine.take("op-2")
+    held = FileLease(tmp_path / "lease").holder()
+    assert held and held.operation == "op-2"
 
 
 def test_readers_of_the_lease_never_make_a_writer_fail(tmp_path: Path) -> None:
@@ -158,8 +210,8 @@ def test_the_record_survives_and_a_damaged_one_is_never_an_empty_box(tmp_path: P
     box = BoxFile(tmp_path)
     assert box.read() == BoxRecord()
     first = BoxRecord(1, {}, {"primary": RoleRecord("primary", "c1", ("c0",))})
-    box.write(first)
-    box.write(BoxRecord(2))
+    box.write(first, BoxRecord())
+    box.write(BoxRecord(2), first)
     assert BoxFile(tmp_path).read().generation == 2
     path = tmp_path / "box.json"
     for cut in (0, 1, 10, len(path.read_bytes()) - 1):
@@ -177,3 +229,86 @@ def test_kept_recipes_are_exact_copies_by_digest(tmp_path: Path) -> None:
     path = tmp_path / "recipes" / f"{made.digest()}.json"
     path.write_text(path.read_text().replace('"2048"', "").replace("2048", "4096"))
     assert BoxFile(tmp_path).kept_recipes() == {}
+
+
+def test_a_second_save_on_an_old_reading_is_refused_with_what_moved(tmp_path: Path) -> None:
+    """O-91: compared by content, under one lock; after reading again both changes are there."""
+    first, second = BoxFile(tmp_path), BoxFile(tmp_path)
+    start = BoxRecord(7)
+    first.write(start, BoxRecord())
+    one, two = first.read(), second.read()
+    first.write(replace(one, roles={"a": RoleRecord("a", "c2")}), one)
+    saved = (tmp_path / "box.json").read_bytes()
+    mine = replace(two, roles={"b": RoleRecord("b", "quiesced")})
+    with pytest.raises(
+        Stale, match=r"(?s)box\.json changed since it was read: it is \w{12}, you read .*\+.*\"c2\""
+    ):
+        second.write(mine, two)
+    assert (tmp_path / "box.json").read_bytes() == saved
+    again = second.read()
+    second.write(replace(again, roles={**again.roles, **mine.roles}), again)
+    assert set(first.read().roles) == {"a", "b"}
+
+
+def test_the_comparison_is_of_content_and_not_of_time(tmp_path: Path) -> None:
+    """O-91: a file that was only touched is the same, one of the same time and size may be another."""
+    box, path = BoxFile(tmp_path), tmp_path / "box.json"
+    box.write(BoxRecord(1), BoxRecord())
+    os.utime(path, (1, 1))
+    box.write(BoxRecord(2), BoxRecord(1))
+    stat = path.stat()
+    path.write_bytes(path.read_bytes().replace(b'"generation": 2', b'"generation": 3'))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert path.stat().st_size == stat.st_size
+    with pytest.raises(Stale, match=r"(?s)-.*\"generation\": 2.*\+.*\"generation\": 3"):
+        box.write(BoxRecord(4), BoxRecord(2))
+    assert box.read().generation == 3
+
+
+ADD = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from anvil_tui.adapters import files
+from anvil_tui.adapters.box_file import BoxFile
+from anvil_tui.core.errors import Stale
+from anvil_tui.core.world import RoleRecord
+box, name = BoxFile(Path(sys.argv[1])), sys.argv[2]
+for n in range(25):
+    while True:
+        now = box.read()
+        try:
+            box.write(replace(now, roles={**now.roles, f"{name}{n}": RoleRecord(name)}), now)
+            break
+        except Stale:
+            continue
+"""
+
+
+def test_no_update_of_two_writing_processes_is_lost(tmp_path: Path) -> None:
+    """O-91, all at once: each repeats what was refused."""
+    writers = [subprocess.Popen([sys.executable, "-c", ADD, str(tmp_path), name]) for name in ("a", "b")]
+    assert [w.wait(60) for w in writers] == [0, 0]
+    assert len(BoxFile(tmp_path).read().roles) == 50
+
+
+def test_a_journal_that_somebody_else_continues_is_closed_to_the_former_writer(tmp_path: Path) -> None:
+    path = tmp_path / "journal.ndjson"
+    former = JournalFile(path)
+    former.append("begin", **BEGIN)
+    JournalFile(path).append("note", text="taken over")
+    with pytest.raises(Stale, match="another process writes this journal now"):
+        former.append("progress", "hold", text="I was asleep")
+    records, trouble = parse(path.read_bytes())
+    assert ([r.kind for r in records], trouble) == (["begin", "note"], "")
+
+
+def test_a_writer_that_was_stopped_in_the_middle_does_not_make_the_next_hang(
+    journal: JournalFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOCK_WITHIN_S", 0.1)
+    with (tmp_path / "journal.ndjson").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(EffectFailed, match=r"journal\.ndjson: not saved: another process .* `fuser "):
+            journal.append("note", text="x")
+    journal.append("note", text="x")

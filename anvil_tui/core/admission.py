@@ -20,6 +20,7 @@ from anvil_tui.core.workspace import Role
 from anvil_tui.core.world import ServeRecord
 
 Serves = tuple[ServeRecord, ...]
+EVICTING = ("load", "promote")
 
 
 def admit(
@@ -99,7 +100,7 @@ def _in_the_way(d: Draft, c: Candidate, serve: ServeRecord) -> str:
     text = f"{serve.recipe_id} ({serve.container_id[:12]}{size}) is running in slot {serve.slot} and {why}: "
     if serve.role == c.role.name and d.intent.verb == "load":
         text += f"`promote {c.recipe.id}` stops the one and starts the other under held traffic, or "
-    elif not resident(d, serve, c.role):
+    elif d.intent.verb in EVICTING and not resident(d, serve, c.role):
         text += f"`{d.intent.verb} {c.recipe.id} --evict` drains and stops it, or "
     text += f"`unload {serve.recipe_id}` first"
     return text + (
@@ -187,7 +188,7 @@ def _fewest(
 
 
 def _would_evict(d: Draft, c: Candidate, serves: Serves) -> str:
-    if not serves or d.intent.verb not in ("load", "promote"):
+    if not serves or d.intent.verb not in EVICTING:
         return ""
     names = ", ".join(s.recipe_id for s in serves)
     return f"; `{d.intent.verb} {c.recipe.id} --evict` would drain and stop {names}"
@@ -290,5 +291,6 @@ def released(d: Draft, serve: ServeRecord) -> None:
             d.warnings.append(f"whether the memory of {card_label(sight, uuid)} comes back cannot be read")
     if here:
         limit, need = d.facts.workspace.policies.gpu_release_timeout_s, d.exact(serve).gpus.need_free_mib
+        others = sorted({int(o.id) for o in owners(sight) if o.kind == "process" and o.certain and o.gpu in here})
         d.step("released", "released", "prove that its GPU memory is back", limit, container=serve.container_id,
-               digest=serve.recipe_digest, gpus=here, need_free_mib=need)  # fmt: skip
+               digest=serve.recipe_digest, gpus=here, need_free_mib=need, others=others)  # fmt: skip

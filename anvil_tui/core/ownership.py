@@ -234,22 +234,25 @@ def unreturned_mib(card: Gpu, before_mib: int | None) -> int | None:
     return used if used > (IDLE_WITH_RESERVED_MIB if card.used_includes_reserved else IDLE_MIB) else 0
 
 
-def unreleased(seen: Sight, container_id: str, uuids: Iterable[str], need_mib: int, digest: str) -> list[str]:
+def unreleased(
+    seen: Sight, container_id: str, uuids: Iterable[str], need_mib: int, digest: str, others: Iterable[int] = ()
+) -> list[str]:
     """Why the memory of a stopped container is not proven to be back; an empty list is the proof.
 
-    Where another container holds the GPU too, only processes tell: its memory cannot be told from the other's.
+    `others` are processes, in none of our containers, that held these GPUs before the stop. Where somebody else
+    holds a GPU too, only processes tell: its memory cannot be told from the others'.
     """
     if not seen.gpus.ok or seen.gpus.value is None:
         return [f"GPUs cannot be read: {seen.gpus.reason or seen.gpus.state}"]
     claims, whose, reasons = owners(seen), pid_words(seen), []
-    before = seen.before.get(digest, {})
+    before, known = seen.before.get(digest, {}), {str(pid) for pid in others}
     for uuid in uuids:
-        others = [o for o in claims if o.gpu == uuid and o.kind != "process" and o.id != container_id]
-        if not others:
+        here = [o for o in claims if o.gpu == uuid and o.id != container_id]
+        if not any(o.kind != "process" or o.id in known for o in here):
             floor = need_mib if uuid not in before else 0
             reasons += gpus_free(seen.gpus.value, [uuid], floor, {uuid: before.get(uuid)}, whose)
             continue
-        left = [o for o in claims if o.gpu == uuid and o.kind == "process" and o.certain]
+        left = [o for o in here if o.kind == "process" and o.certain and o.id not in known]
         if left:
             reasons.append(f"{card_label(seen, uuid)}: held by {', '.join(owner_text(o) for o in left)}")
     return reasons

@@ -190,6 +190,7 @@ def _owners(world: World) -> Iterator[str]:
     if any(o.alive and o.outcome is None for o in world.operations) or not world.containers.ok:
         return
     seen, needs = sight_of(world), needed_by(world)
+    nobodys: list[str] = []
     for uuid, card in seen.cards.items():
         here = [o for o in world.owners if o.gpu == uuid]
         certain = [o for o in here if o.certain]
@@ -204,5 +205,7 @@ def _owners(world: World) -> Iterator[str]:
         for o in here:
             if o.kind == "ours" and o.id in seen.gone:
                 yield f"{card_label(seen, uuid)}: {owner_text(o)}"
-        if not here and card.state == "ok" and (mib := unreturned_mib(card, None)):
-            yield f"{card_label(seen, uuid)}: {mib:,} MiB in use that nobody owns"
+        if not here and card.state == "ok" and card.processes is not None and (mib := unreturned_mib(card, None)):
+            nobodys.append(f"{card_label(seen, uuid)} {mib:,} MiB")
+    if nobodys:
+        yield f"memory in use that nobody owns: {', '.join(nobodys)}"

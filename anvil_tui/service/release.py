@@ -31,7 +31,9 @@ def released(run: Run, step: Step) -> dict[str, Any] | None:
 def left_over(run: Run, step: Step) -> str | None:
     """What of its memory is not back, with the pid, name and MiB of every process that holds it."""
     args = step.args
-    why = unreleased(sight_now(run), args["container"], args["gpus"], args["need_free_mib"], args["digest"])
+    why = unreleased(
+        sight_now(run), args["container"], args["gpus"], args["need_free_mib"], args["digest"], args["others"]
+    )
     return f"vram_not_released: {'; '.join(why)}" if why else None
 
 

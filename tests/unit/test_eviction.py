@@ -459,6 +459,14 @@ def test_memory_that_comes_back_late_is_waited_for(box: Shared) -> None:
     assert box.clock.now > 20
 
 
+def test_a_process_of_somebody_else_does_not_hold_up_an_unload(box: Shared) -> None:
+    bare(box)
+    large = box.box.store.read().roles["large"].incumbent
+    made = box.plan("unload", container_id=large)
+    assert [s.args["others"] for s in made.steps if s.name == "released"] == [[4120]]
+    assert box.do("unload", container_id=large) == "done"
+
+
 def test_a_serve_without_gpus_is_unloaded_without_a_proof(tmp_path: Path) -> None:
     world = World(tmp_path, recipe("a"))
     assert world.do("promote", recipe="a") == "done"

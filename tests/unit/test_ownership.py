@@ -9,7 +9,7 @@ import pytest
 
 from anvil_tui.adapters.docker_shape import container as shaped
 from anvil_tui.core.box import MIB, Container, Gpu, GpuGrant, GpuProcess, GpuSnapshot
-from anvil_tui.core.cgroups import container_in
+from anvil_tui.core.journal import OperationView
 from anvil_tui.core.loads import CardLoad, MeasuredLoad
 from anvil_tui.core.ownership import (
     Sight,
@@ -23,8 +23,11 @@ from anvil_tui.core.ownership import (
     unreturned_mib,
 )
 from anvil_tui.core.reading import Reading
+from anvil_tui.core.serves import derive
 from anvil_tui.core.standing import Owner
-from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord
+from anvil_tui.core.status import status_json, status_lines
+from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, Lease, RecipeFile, RoleRecord, ServeRecord, World
+from tests.support.membox import recipe, workspace
 
 A = "GPU-aaaa0000-0000-0000-0000-000000000001"
 B = "GPU-bbbb0000-0000-0000-0000-000000000002"
@@ -302,6 +305,17 @@ def test_beside_another_serve_only_processes_tell() -> None:
     assert left(replace(beside, gpus=Reading.error("code 18", 1.0, "nvml"))) == ["GPUs cannot be read: code 18"]
 
 
+def test_a_stranger_that_was_there_before_the_stop_is_not_what_a_serve_left() -> None:
+    """Somebody's own process goes on; of a worker that outlived its container the release still waits."""
+    mine, theirs = WORKERS[0], GpuProcess(9, "jupyter", 2_000 * MIB)
+    seen = sees(card(0, A, 90_000, theirs), card(1, B), pids={9: "", 41207: ""}, before={"d": {A: 97_000}})
+    assert unreleased(seen, OURS, [A], 0, "d", others=[9]) == []
+    assert "pid 9 jupyter" in unreleased(seen, OURS, [A], 0, "d")[0]
+    both = replace(seen, gpus=Reading.known(GpuSnapshot("1", (card(0, A, 80_000, theirs, mine),)), 1.0, "nvml"))
+    (why,) = unreleased(both, OURS, [A], 0, "d", others=[9])
+    assert "pid 41207" in why and "pid 9" not in why
+
+
 def test_the_newest_load_tells_what_was_free_before_it() -> None:
     loads = [
         MeasuredLoad(f"OP{n}", "t", "a", "d", "s", 1, 1, cards=(CardLoad(A, before=mib * MIB), CardLoad(B)))
@@ -329,34 +343,70 @@ def test_a_grant_of_uuids_that_are_not_here_is_kept() -> None:
     assert given(GpuGrant((B,), "uuids", (B,)), (A,)) == {B: True}
 
 
-# the container of a process
+# what a person is told
 
 
-ID, INNER = "ab" * 32, "cd" * 32
-GROUPS = {
-    "v1 cgroupfs": (f"12:memory:/docker/{ID}\n1:name=systemd:/docker/{ID}\n", ID),
-    "v1 without a group": ("12:memory:/user.slice\n1:name=systemd:/user.slice/user-1000.slice\n0::/\n", ""),
-    "v1, its own parent": (f"4:memory:/anvil/{ID}\n", ID),
-    "hybrid, v2 empty": (f"9:devices:/docker/{ID}\n0::/\n", ID),
-    "v2 cgroupfs": (f"0::/docker/{ID}\n", ID),
-    "v2 systemd": (f"0::/system.slice/docker-{ID}.scope\n", ID),
-    "v2 systemd, its own slice": (f"0::/anvil.slice/anvil-serves.slice/docker-{ID}.scope\n", ID),
-    "rootless": (f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope\n", ID),
-    "below its own group": (f"0::/system.slice/docker-{ID}.scope/init.scope\n", ID),
-    "nested": (f"0::/docker/{ID}/docker/{INNER}\n", ID),
-    "kubernetes": (f"0::/kubepods.slice/kubepods-pod1a2b.slice/cri-containerd-{ID}.scope\n", ID),
-    "kubernetes in a container": (f"0::/docker/{ID}/kubelet.slice/cri-containerd-{INNER}.scope\n", ID),
-    "systemd name in cgroupfs": (f"11:cpu:/system.slice/kubepods-pod1.slice:cri-containerd:{ID}\n", ID),
-    "podman": (f"0::/machine.slice/libpod-{ID}.scope/container\n", ID),
-    "podman's monitor": (f"0::/machine.slice/libpod-conmon-{ID}.scope\n", ""),
-    "a service": ("0::/system.slice/llama.service\n", ""),
-    "longer hex is no id": (f"0::/x/{ID}ff\n", ""),
-    "the engine itself": ("0::/system.slice/docker.service\n", ""),
-    "nothing": ("", ""),
-}  # fmt: skip
+def told(*gpus: Gpu, **more: Any) -> World:
+    """A box whose recipe `x` needs GPU A; `a` is on record."""
+    needs = recipe("x", gpus={"select": (A,), "need_free_mib": 1_000})
+    return derive(World(
+        workspace(), False, gpus=Reading.known(GpuSnapshot("580", gpus), 1.0, "nvml"),
+        recipes=(RecipeFile("x", needs),), **{"containers": Reading.known((), 1.0, "docker"), **more},
+    ))  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_the_container_of_a_process_by_its_control_group(name: str) -> None:
-    text, want = GROUPS[name]
-    assert container_in(text) == want
+def said(world: World) -> list[str]:
+    return [p for p in world.problems if p.startswith(("GPU", "memory", "foreign"))]
+
+
+def test_who_should_not_be_there_is_a_problem_on_a_gpu_that_a_recipe_needs() -> None:
+    squat = GpuProcess(9, "jupyter", 2_000 * MIB)
+    assert said(told(card(0, A, 95_000, squat), card(1, B), pids={9: ""})) == [
+        f"GPU 0 ({A[:12]}): pid 9 jupyter 2,000 MiB in no container; x needs this GPU"
+    ]
+    assert said(told(card(0, A), card(1, B, 95_000, squat), pids={9: ""})) == [], "nobody here needs that one"
+    container = made(DeviceRequests=asked(DeviceIDs=[A]))
+    assert said(told(card(0, A), containers=Reading.known((container,), 1.0, "docker"))) == [
+        f"foreign container name-f ({'f' * 12}): was given {A} (device-request)"
+    ]
+
+
+def test_two_owners_of_which_one_is_exclusive_are_a_problem() -> None:
+    both = tuple(made(i, DeviceRequests=asked(DeviceIDs=[A])) for i in (OURS, STRANGER))
+    world = told(card(0, A), record=record(exclusive=True), containers=Reading.known(both, 1.0, "docker"))
+    assert f"GPU 0 ({A[:12]}): a is exclusive, and it is also held by container name-f" in "\n".join(said(world))
+
+
+def test_memory_of_nobody_is_a_problem_unless_processes_cannot_be_seen_or_an_operation_works() -> None:
+    """Syllo/nvtop#318: on WSL2 the desktop holds memory, and no process is ever listed."""
+    rows = (card(0, A, 90_000), card(1, B, 80_000))
+    assert said(told(*rows)) == [
+        f"memory in use that nobody owns: GPU 0 ({A[:12]}) 7,000 MiB, GPU 1 ({B[:12]}) 17,000 MiB"
+    ]
+    assert said(told(*(replace(r, processes=None) for r in rows))) == []
+    busy = OperationView("OP", "load", "x", started_at="2026-09-02T10:00:00Z")
+    lease = Lease("OP", 1, "u", "2026-09-02T10:00:00Z")
+    assert said(told(*rows, operations=(busy,), lease=lease)) == []
+
+
+def test_a_vanished_serve_and_an_evicted_role_are_problems() -> None:
+    needs = recipe("a", gpus={"select": (A,)})
+    serves = record(GONE).serves[GONE]
+    kept = replace(serves, recipe_digest=needs.digest())
+    box = BoxRecord(1, {GONE: kept}, {"primary": RoleRecord("primary", "", (GONE,), evicted_for="big")})
+    world = told(card(0, A, 74_900), record=box, stored={needs.digest(): needs})
+    assert any("its container is gone, its memory is not back, 22,100 MiB, not certain" in p for p in said(world))
+    assert any("its serve was evicted for big; `rollback --role primary`" in p for p in world.problems)
+
+
+def test_status_tells_mode_owners_and_the_container_of_each_process() -> None:
+    container = made(DeviceRequests=asked(DeviceIDs=[A]))
+    world = told(
+        card(0, A, 60_000, GpuProcess(700, "python", 37_000 * MIB)),
+        containers=Reading.known((container,), 1.0, "docker"),
+    )
+    lines = [line.strip() for line in status_lines(world)]
+    assert "owned: split by UUID: GPU 0 name-f" in lines
+    assert f"owner container name-f ({'f' * 12}), device-request, 37,000 MiB" in lines
+    assert f"pid 700 python 37000 MiB in container name-f ({'f' * 12})" in lines
+    assert [(o["gpu"], o["mib"], o["certain"]) for o in status_json(world)["owners"]] == [(A, 37_000, True)]

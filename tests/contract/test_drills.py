@@ -69,14 +69,27 @@ def test_a_copy_is_drilled_and_the_box_is_only_read(
 
         monkeypatch.setattr(control, "__init__", noted)
     monkeypatch.setattr("tempfile.tempdir", str(short))
+    reached = box / "reached"
+    quick = box / "gates" / "quick.toml"
+    quick.write_text(
+        quick.read_text()
+        + f'''
+[[gates]]
+id = "own-program"
+kind = "command"
+argv = ["/usr/bin/touch", "{reached}"]
+'''
+    )
     before = state(box)
     argv = ["--workspace", str(box), "drill", "primary", "--copy", "--yes", "--suite", "quick", "--scale", "400"]
     assert main(argv) == 0, capfd.readouterr().err
     assert state(box) == before
     real = load_workspace(box).containers.url
+    assert not reached.exists(), "a program of the operator's own was run for the copy"
     assert made and real not in made and all(str(box) not in where for where in made)
     assert list(short.iterdir()) == [], "the copy's folder goes with it"
     told = capfd.readouterr().err
+    assert "left out of the copy: 1 command gates of quick.toml" in told
     assert "load times are simulated, no weights are read" in told and "no GPU and no image of this box" in told
     assert main(["--workspace", str(box), "drills", "--json"]) == 0
     kept = json.loads(capfd.readouterr().out)

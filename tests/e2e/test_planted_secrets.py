@@ -159,7 +159,7 @@ def console(made: Found) -> bytes:
     """Every screen, the details of what is selected, the log on the whole screen, and a copy (OSC 52)."""
     env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     argv = ["-m", "anvil_tui.cli.main", "--workspace", str(made.demo.folder)]
-    terminal = TerminalProcess(argv, env, (160, 50))
+    terminal = TerminalProcess(argv, env, (280, 50))
     try:
         terminal.until(b"qualify", 30)
         screens = (b"\r", b"\x1b", b"y", b"2", b"\r", b"\x1b", b"3", b"\r", b"\x1b", b"4", b"6", b"?", b"\x1b")

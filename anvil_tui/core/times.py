@@ -54,6 +54,18 @@ def _zone(text: str | None) -> tzinfo:
     return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))
 
 
+def is_before(at: str | None, start: str | None) -> bool:
+    """Whether one stamp is known to be earlier than another; one that is missing is not.
+
+    >>> is_before("2026-01-01T00:00:00.119999999Z", "2026-01-01T00:00:00.12Z")
+    True
+    >>> is_before("2026-01-01T00:00:00.120000001Z", "2026-01-01T00:00:00.12Z")
+    False
+    """
+    one, other = epoch_ns(at), epoch_ns(start)
+    return one is not None and other is not None and one < other
+
+
 def age_s(at: datetime | None, now: datetime) -> float | None:
     """Seconds since `at`; negative for a time in the future; None for never."""
     return None if at is None else (now - at).total_seconds()

@@ -13,7 +13,7 @@ from anvil_tui.core.progress import advance
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.serves import Seat, seat_of
-from anvil_tui.core.times import utc_text
+from anvil_tui.core.times import is_before, utc_text
 from anvil_tui.core.world import World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader
 from anvil_tui.service.store import Store
@@ -75,7 +75,7 @@ class EngineProbe:
         )
 
     def _phase(self, container: Container, seat: Seat) -> LoadPhase | None:
-        lines = self._lines(container.id, LOADING_LINES)
+        lines = self._lines(container.id, LOADING_LINES, container.started_at)
         return None if lines is None else load_phase(seat.recipe.engine, lines)
 
     def _start_up(self, container: Container, seat: Seat) -> _StartUp:
@@ -88,10 +88,12 @@ class EngineProbe:
             self._starts[key] = _StartUp(capacity(seat.recipe.engine, lines), gpu_layers(lines))
         return self._starts[key]
 
-    def _lines(self, container_id: str, tail: int) -> list[str] | None:
-        """None when the log cannot be read; the engine's HTTP answers stand on their own."""
+    def _lines(self, container_id: str, tail: int, since: str | None = None) -> list[str] | None:
+        """None when the log cannot be read; the engine's HTTP answers stand on their own. `since` leaves out what an
+        earlier start of the same container wrote."""
         try:
-            return [line.text for line in self._containers.logs(container_id, tail=tail)]
+            lines = self._containers.logs(container_id, tail=tail)
+            return [line.text for line in lines if not is_before(line.at, since)]
         except AnvilError:
             return None
 

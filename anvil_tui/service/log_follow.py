@@ -62,12 +62,18 @@ class LogFollow:
                     asked_tail = True
                 if self._follow():
                     self._say("the container has ended")
-                    return
+                    self._wait_for_a_start()
             except AnvilError as error:
                 self._say(str(error))
                 if isinstance(error, NotFound):
                     return
             self._stopped.wait(RETRY_S)
+
+    def _wait_for_a_start(self) -> None:
+        """The same container may start again, as on the way back: its log goes on."""
+        while not self._stopped.wait(RETRY_S):
+            if self._reader.inspect(self._id).running:
+                return
 
     def _follow(self) -> bool:
         """True when the log ended by itself."""

@@ -10,6 +10,7 @@ from anvil_tui.core.engine_log import load_phase
 from anvil_tui.core.errors import AnvilError, EffectFailed
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.times import is_before
 from anvil_tui.core.world import ServeRecord
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from anvil_tui.service.box import Box, engine_url
@@ -87,7 +88,9 @@ def wait_ready(run: Run, step: Step) -> None:
 def _last_progress(run: Run, step: Step, container_id: str) -> str:
     """Where the load stood when its time was over, and what to do about it."""
     try:
-        lines = [line.text for line in run.box.containers.logs(container_id, tail=LOADING_LINES)]
+        began = run.box.containers.inspect(container_id).started_at
+        told = run.box.containers.logs(container_id, tail=LOADING_LINES)
+        lines = [line.text for line in told if not is_before(line.at, began)]
     except AnvilError as why:
         return f"its log cannot be read: {why}"
     phase = load_phase(run.recipe(step.args).engine, lines)

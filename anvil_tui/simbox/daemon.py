@@ -72,6 +72,7 @@ class SimContainer:
     engine: Engine | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     killed: bool = False
+    by_hand: bool = False
     volumes: str = VOLUMES
 
     @property
@@ -176,7 +177,7 @@ class Daemon:
             raise
         self._pid += 100
         container.pid, container.status, container.error = self._pid, "running", ""
-        container.exit_code, container.oom_killed, container.killed = 0, False, False
+        container.exit_code, container.oom_killed, container.killed, container.by_hand = 0, False, False, False
         container.started_ns, container.finished_ns = stamp_ns(), 0
         container.ended.clear()
         container.logs.begin()
@@ -206,6 +207,7 @@ class Daemon:
             raise DockerError(
                 409, f"cannot kill container: {container.id}: container {container.id} is not running"
             )
+        container.by_hand = True
         name = {"9": "KILL", "15": "TERM", "2": "INT"}.get(signal, signal.removeprefix("SIG"))
         self.event("kill", container, signal=name)
         container.killed = container.killed or name == "KILL"
@@ -330,6 +332,17 @@ class Daemon:
             self.next_engine = {}
             container.exit_code = await container.engine.run()
         self._ended(container)
+        if _restarts(container):
+            await self._again(container)
+
+    async def _again(self, container: SimContainer) -> None:
+        """As its restart policy says: after 0.1 s, then twice as long each time."""
+        container.status = "restarting"
+        await self.pace.sleep(0.1 * 2 ** min(container.restart_count, 9))
+        if container.status == "restarting" and container.id in self.containers:
+            container.status = "exited"
+            container.restart_count += 1
+            self.start(container)
 
     def _ended(self, container: SimContainer) -> None:
         container.status, container.pid = "exited", 0
@@ -340,6 +353,15 @@ class Daemon:
         if container.oom_killed:
             self.event("oom", container)
         self.event("die", container, exitCode=str(container.exit_code))
+
+
+def _restarts(container: SimContainer) -> bool:
+    """Whether the daemon starts it again by itself; never what a person stopped or killed."""
+    policy = container.host.get("RestartPolicy") or {}
+    name, most = policy.get("Name") or "no", policy.get("MaximumRetryCount") or 0
+    if container.by_hand or name == "no":
+        return False
+    return name != "on-failure" or (container.exit_code != 0 and (not most or container.restart_count < most))
 
 
 def _published(host: Mapping[str, Any]) -> list[tuple[str, int]]:

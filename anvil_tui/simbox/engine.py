@@ -187,13 +187,21 @@ class Engine:
         return min((c.usable_mib for c in self.seat.cards), default=USABLE_MIB)
 
     def hold(self, mib: float) -> None:
+        """EngineExit when a card has not that much: another process was quicker."""
+        for card in self.seat.cards:
+            free = self.board.free_mib(card) + self.board.held_mib(card, self.seat.holder)
+            if mib > free:
+                raise EngineExit(1, self.dialect.out_of_memory(mib, free))
         self.board.hold(self.seat.holder, mib)
 
     def touch(self, what: str) -> None:
         """Lazy allocations: kernels with the first long prompt, media with the first image."""
         self._touched.add(what)
         extra = {"kernels": self.profile.kernels_mib, "media": self.profile.media_mib}
-        self.hold(self.full_mib + sum(extra[t] for t in self._touched))
+        try:
+            self.hold(self.full_mib + sum(extra[t] for t in self._touched))
+        except EngineExit as end:
+            self.die(end.code, end.lines)
 
     def busy(self) -> None:
         if self.phase == "loading":

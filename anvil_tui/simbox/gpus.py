@@ -121,6 +121,10 @@ class Board:
         self._forget(card)
         return card.usable_mib - IDLE_MIB - sum(self._now_mib(h) for h in card.holdings)
 
+    def held_mib(self, card: Card, holder: str) -> float:
+        """What a holder that lives has on a card."""
+        return sum(h.mib for h in card.holdings if h.holder == holder and h.ended_at is None)
+
     def line(self) -> dict[str, Any]:
         """One line of the reader's wire form."""
         if self.fault is not None:

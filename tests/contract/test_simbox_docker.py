@@ -245,6 +245,34 @@ def test_engine_that_finds_too_little_memory_says_its_four_numbers(
     assert "Free memory on device cuda:0 (" in text and "/94.97 GiB)" in text and "(0.95, 90.22 GiB)" in text
 
 
+def test_two_engines_that_each_saw_enough_memory_do_not_share_a_card(
+    sim: SimProcess, client: Any, image: str
+) -> None:
+    """Both look at the card before either has taken anything of it."""
+    client.containers.get(sim.incumbent).stop()
+    ask = [DeviceRequest(driver="nvidia", device_ids=["0"], capabilities=[["gpu"]])]
+    words = [[*vllm_words(free_port()), "--gpu-memory-utilization", "0.6"] for _ in range(2)]
+    both = [start(client, image, w, device_requests=ask) for w in words]
+    until(lambda: "exited" in [exit_state(c)[0] for c in both], "one has ended")
+    loser, winner = sorted(both, key=lambda c: exit_state(c)[0])
+    assert exit_state(loser)[1] == 1 and b"memory" in loser.logs()
+    assert exit_state(winner)[0] == "running"
+    winner.remove(force=True)
+    client.containers.get(sim.incumbent).start()
+
+
+def test_a_restart_policy_starts_it_again_and_counts(sim: SimProcess, client: Any, image: str) -> None:
+    words = ["-m", "/models/absent.gguf", *llama_words(free_port())[2:]]
+    container = start(client, image, words, restart_policy={"Name": "on-failure", "MaximumRetryCount": 2})
+
+    def given_up() -> bool:
+        container.reload()
+        return bool(container.attrs["RestartCount"] == 2 and container.attrs["State"]["Status"] == "exited")
+
+    until(given_up, "two restarts, then exited")
+    assert exit_state(container)[1] == 1
+
+
 # stop, signals, exit codes
 
 

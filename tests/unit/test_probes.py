@@ -25,6 +25,7 @@ from anvil_tui.service.loop import BACKOFF, Loop
 from anvil_tui.service.probes import Probes, Sources
 from anvil_tui.service.store import Store
 from tests.support.membox import IMAGE, recipe, workspace
+from tests.support.wait import wait_until
 
 A = "a" * 64
 RECIPE = recipe("a")
@@ -110,6 +111,9 @@ class Box:
 
     def logs(self, container_id: str, *, tail: int = 0) -> Any:
         return self.ask("log", container_id, tail)
+
+    def inspect(self, container_id: str) -> Any:
+        return self.ask("inspect")
 
     def follow(self, container_id: str, *, since: str | None = None) -> Lines:
         self.ask("log", container_id, since)
@@ -357,6 +361,32 @@ def test_a_log_is_bounded_by_lines_and_bytes_and_counts_what_it_dropped(count: i
     follow.stop()
     assert follow.join(5)
     assert (len(views[-1].lines), views[-1].dropped) == (kept, count - kept)
+
+
+def test_a_log_is_followed_on_when_the_same_container_starts_again(rig: Rig) -> None:
+    rig.box.follow_ends = True
+    rig.box.follow_lines = [LogLine("goodbye", "2026-01-01T00:00:02Z")]
+    rig.box.values["inspect"] = Container(A, "n", "exited", "i", IMAGE)
+    views: list[LogView] = []
+    follow = LogFollow(A, rig.box, Clock(), views.append)  # type: ignore[arg-type]
+    follow.start()
+    wait_until(lambda: views and views[-1].note == "the container has ended", "the end is told")
+    rig.box.follow_lines = [LogLine("hello again", "2026-01-01T00:00:09Z")]
+    rig.box.values["inspect"] = Container(A, "n", "running", "i", IMAGE)
+    wait_until(lambda: views[-1].lines[-1] == "hello again", "the second start is shown")
+    follow.stop()
+    assert follow.join(5)
+
+
+def test_a_load_is_told_by_the_log_of_its_own_start(rig: Rig) -> None:
+    """The same container ran before: what its log says of then is not where it stands now."""
+    rig.box.values["engine"] = Engine("llamacpp", "starting")
+    rig.box.values["log"] = (
+        LogLine("main: server is listening on http://127.0.0.1:1", "2025-12-31T00:00:00Z"),
+        LogLine("load_model: loading model '/m'", "2026-01-01T00:00:00.5Z"),
+    )
+    world = rig.probes.once()
+    assert str(world.loads[A]) == "weights"
 
 
 def test_a_loop_backs_off_while_it_fails_and_recovers() -> None:

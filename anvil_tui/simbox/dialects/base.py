@@ -38,6 +38,13 @@ class Dialect(ABC):
     @abstractmethod
     def on_signal(self, engine: Engine, name: str) -> None: ...
 
+    def out_of_memory(self, mib: float, free: float) -> str:
+        """The last words of an engine that asks a card for more than it has."""
+        return (
+            f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {mib / 1024:.2f} GiB. "
+            f"GPU 0 has a total capacity of 94.97 GiB of which {free / 1024:.2f} GiB is free."
+        )
+
     @abstractmethod
     def port_taken(self, profile: Profile) -> tuple[str, ...]:
         """Last words when the port is somebody else's."""

@@ -54,6 +54,12 @@ class LlamaCpp(Dialect):
         else:
             engine.spawn(engine.end_after(0.14, 0))
 
+    def out_of_memory(self, mib: float, free: float) -> str:
+        return (
+            f"ggml_backend_cuda_buffer_type_alloc_buffer: allocating {mib:.2f} MiB on device 0: "
+            "cudaMalloc failed: out of memory"
+        )
+
     def port_taken(self, profile: Profile) -> tuple[str, ...]:
         return (f"couldn't bind HTTP server socket, hostname: 127.0.0.1, port: {profile.port}",)
 

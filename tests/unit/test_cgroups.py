@@ -1,4 +1,4 @@
-"""Which container a process is of: control groups of version 1 and 2, of both drivers, nested, and of other engines."""
+"""Which container a process is of: control groups of version 1 and 2, of both drivers, nested, other engines."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from anvil_tui.core.gateway_routes import ROUTES_FILE, Routes
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.ports import GatewayControl, GatewayReader
 from tests.support.ports import free_ports
+from tests.support.threaded import Handler, Threaded
 from tests.support.wait import wait_until
 
 CLIENT, ADMIN = "client-key-of-the-tests", "admin-key-of-the-tests"
@@ -37,32 +37,18 @@ KINDS = ("haproxy", "anvil-serving")
 CONTEXT = 4096
 
 
-class Upstream:
+class Upstream(Threaded):
     """Streams two chunks that hold its name, and echoes whatever model it was asked for. A message `wait` keeps
     the answer open after the first chunk until `go`. Its headers claim to be a gateway's, as none may."""
 
     def __init__(self, name: str, port: int) -> None:
-        self.name, self.port, self.go = name, port, threading.Event()
         self.served = [f"model-{name}", "llm.primary"]
         self.asked: list[str] = []
-        self.broken = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self.go.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(name, port, _handler(self))
 
 
-def _handler(up: Upstream) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *args: object) -> None:
-            return
-
+def _handler(up: Upstream) -> type[Handler]:
+    class Answering(Handler):
         def do_GET(self) -> None:
             body = json.dumps(
                 {"object": "list", "data": [{"id": n, "object": "model"} for n in up.served]}
@@ -97,7 +83,7 @@ def _handler(up: Upstream) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
             self.wfile.flush()
 
-    return Handler
+    return Answering
 
 
 @dataclass(frozen=True)

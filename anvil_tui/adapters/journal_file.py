@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from anvil_tui.adapters.files import folder_lock, wait_for_lock, write_atomic
+from anvil_tui.adapters.reserve import FULL, Reserve
 from anvil_tui.core.errors import BadFile, EffectFailed, NotFound, Refused, Stale
 from anvil_tui.core.journal import JOURNAL_VERSION, OperationView, Record, RecordKind, fold
 from anvil_tui.core.redact import redact, redact_values
@@ -33,7 +35,7 @@ class JournalFile:
     """
 
     def __init__(self, path: Path, redact: Redact = str) -> None:
-        self._path, self._redact = path, redact
+        self._path, self._redact, self._reserve = path, redact, Reserve(path.parent)
         self._tail: tuple[int, str] | None = None
         self._size = 0
         self._lock = threading.Lock()
@@ -49,12 +51,23 @@ class JournalFile:
             seq, prev = self._tail
             record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
             line = _hidden_line(_to_json(record, prev), self._redact)
-            try:
-                _write_whole(fd, line.encode() + b"\n")
-            except OSError as why:
-                raise EffectFailed(f"{self._path}: journal not written: {why.strerror}") from why
+            self._write(fd, line.encode() + b"\n")
+            if kind == "end":
+                self._reserve.remove()
             self._size, self._tail = os.fstat(fd).st_size, (record.seq, _sha(line.encode()))
             return record
+
+    def _write(self, fd: int, line: bytes) -> None:
+        """On a full disk the reserve makes room."""
+        try:
+            try:
+                _write_whole(fd, line)
+            except OSError as why:
+                if why.errno not in FULL or not self._reserve.give_up():
+                    raise
+                _write_whole(fd, line)
+        except OSError as why:
+            raise EffectFailed(f"{self._path}: journal not written: {why.strerror}") from why
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
@@ -151,7 +164,12 @@ class OperationFolders:
     def create(self, operation: str, plan: Mapping[str, Any]) -> None:
         folder = self._folder(operation)
         folder.mkdir(parents=True, mode=0o700)
-        write_atomic(folder / "plan.json", _hidden_line(plan, self._redact))
+        try:
+            Reserve(folder).take()
+            write_atomic(folder / "plan.json", _hidden_line(plan, self._redact))
+        except EffectFailed:
+            shutil.rmtree(folder)
+            raise
 
     def plan(self, operation: str) -> Mapping[str, Any]:
         path = self._folder(operation) / "plan.json"
@@ -241,6 +259,8 @@ class OperationFolders:
         return plan
 
     def save(self, operation: str, name: str, text: str) -> str:
+        if name.endswith(".log") and Reserve(self._folder(operation)).given_up():
+            raise EffectFailed(f"{name}: not kept: the disk is full, and what room there is is for the way back")
         kept = "".join(self._hidden(name, text, lambda t: self._safe(operation, t)))
         write_atomic(self._folder(operation) / name, kept)
         return kept
@@ -277,7 +297,10 @@ class OperationFolders:
             write_atomic(path, wanted)
 
     def cancel_asked(self, operation: str) -> str | None:
-        path = self._folder(operation) / "cancel"
+        folder = self._folder(operation)
+        path = folder / "cancel"
+        if not path.exists() and Reserve(folder).given_up():
+            return f"the disk under {self._dir} is full"
         return path.read_text() if path.exists() else None
 
     def folder(self, operation: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -22,6 +23,7 @@ from anvil_tui.adapters.lease import FileLease
 from anvil_tui.core.errors import BadFile, EffectFailed, Refused, Stale
 from anvil_tui.core.redact import redact
 from anvil_tui.core.world import BoxRecord, RoleRecord
+from tests.real.fixtures import need_netns
 from tests.support.membox import recipe
 
 BEGIN = {"op": "1", "kind": "promote", "target": "promote b", "steps": [{"name": "hold", "title": "hold"}]}
@@ -312,3 +314,46 @@ def test_a_writer_that_was_stopped_in_the_middle_does_not_make_the_next_hang(
         with pytest.raises(EffectFailed, match=r"journal\.ndjson: not saved: another process .* `fuser "):
             journal.append("note", text="x")
     journal.append("note", text="x")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """One MiB, in the mount namespace of the tests."""
+    need_netns()
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def fill(folder: Path) -> None:
+    with (folder / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"\0" * 4096) == 4096:
+            pass
+    assert os.statvfs(folder).f_bavail == 0
+
+
+def test_on_a_full_disk_the_reserve_carries_the_way_back(small_disk: Path) -> None:
+    operations = OperationFolders(small_disk / "operations")
+    operations.create("op", {"intent": {}})
+    journal = operations.journal("op")
+    journal.append("begin", op="op")
+    fill(small_disk)
+    assert operations.cancel_asked("op") is None
+    for number in range(100):
+        journal.append("note", text=f"{number} {'x' * 1000}")
+    assert "is full" in (operations.cancel_asked("op") or "")
+    with pytest.raises(EffectFailed, match="disk is full"):
+        operations.save("op", "engine.log", "a long log")
+    journal.append("end", outcome="undone", why="", residue=[])
+    assert [r.kind for r in journal.records()] == ["begin", *["note"] * 100, "end"] and journal.damage() == ""
+    assert not (small_disk / "operations" / "op" / "reserve").exists()
+
+
+def test_without_room_for_the_way_back_nothing_is_planned(small_disk: Path) -> None:
+    fill(small_disk)
+    (small_disk / "operations").mkdir()
+    with pytest.raises(EffectFailed, match="for the way back: No space left"):
+        OperationFolders(small_disk / "operations").create("op", {"intent": {}})
+    assert list((small_disk / "operations").iterdir()) == []

@@ -203,8 +203,9 @@ def rotation_points(tmp: Path) -> list[str]:
 def test_killed_at_every_point_a_rotation_ends_whole(tmp_path: Path) -> None:
     """Old everywhere or new everywhere, and the gateway takes exactly that one; until the decision a client with
     the old key is served. Where nothing was decided both `resume` and `undo` go back."""
-    found = rotation_points(tmp_path / "first")
-    assert len(found) >= 40
+    # Between the end of one step and the beginning of the next nothing is written: one of the two is enough.
+    found = [p for p in rotation_points(tmp_path / "first") if not p.endswith(":before")]
+    assert len(found) >= 30
     for n, point in enumerate(found):
         for mode in ("resume", "undo") if n % 4 == 0 else ("resume",):
             folder = tmp_path / f"{n}-{mode}"

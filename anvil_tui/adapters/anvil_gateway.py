@@ -43,7 +43,7 @@ from anvil_tui.core.gateway_routes import (
 from anvil_tui.core.routing import Origin, Way, private
 from anvil_tui.core.workspace import GatewaySettings, Role
 
-CAN = Capabilities(atomic=False, holds=False, severs=False, keys=False)
+CAN = Capabilities(atomic=False, holds=False, severs=False, keys=False, errors=False)
 # A decision is written when the last byte has left; seen there within 20 ms.
 _DECIDED_S = 2.0
 _REMEMBERED = 4096

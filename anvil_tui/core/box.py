@@ -274,7 +274,8 @@ class Capabilities:
     """What a gateway can do. Without `holds` clients get 503 while a role is quiesced; without `counts` what is
     in flight is unknown; without `atomic` moving an alias restarts the gateway, which interrupts every alias;
     without `severs` running requests cannot be cut; without `durable` a restart forgets; without `strong_reads`
-    one reading proves nothing; without `keys` one client key is taken at a time."""
+    one reading proves nothing; without `keys` one client key is taken at a time; without `errors` an engine's
+    refusal arrives without its words."""
 
     atomic: bool = True
     durable: bool = True
@@ -283,6 +284,7 @@ class Capabilities:
     severs: bool = True
     strong_reads: bool = True
     keys: bool = True
+    errors: bool = True
 
 
 @dataclass(frozen=True, slots=True)

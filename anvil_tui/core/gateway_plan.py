@@ -34,6 +34,8 @@ def fit(d: Draft) -> None:
                 d.refuse(f"the gateway cannot {_MEANS[ability]}, and policies.gateway_must has {ability}")
     if not can.severs and d.on_timeout.startswith("sever") and any(s.deed == "drain" for s in d.steps):
         d.refuse(f"the gateway cannot cut requests, so a drain cannot end with {d.on_timeout}: abort or extend")
+    if not can.errors:
+        _judge_words(d)
     if can.holds and can.atomic:
         return
     walk = _Walk(d)
@@ -41,6 +43,17 @@ def fit(d: Draft) -> None:
     forth, walk.restarts = walk.restarts, []
     d.undo = [made for step in d.undo for made in walk.over(step)]
     _say(d, forth, [n for n in walk.restarts if "route-" in n])
+
+
+def _judge_words(d: Draft) -> None:
+    """A gate that judges how an engine refuses cannot do so through a gateway that keeps the words to itself."""
+    for step in (s for s in d.steps if s.deed == "gates"):
+        suite = d.facts.suite(step.args["suite"])
+        for gate in (g for g in suite.gates if g.routed and g.kind == "overlong"):
+            d.refuse(
+                f"suite {suite.id}, gate {gate.id} cannot be run: the gateway does not pass on how an engine "
+                "refuses a prompt; let it not be routed"
+            )
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from anvil_tui.core.box import Backend, Capabilities, Expected, Gateway
 from anvil_tui.core.errors import BadFile, Refused
+from anvil_tui.core.gates import Suite, SuiteFile
 from anvil_tui.core.gateway_routes import (
     Routes,
     clients_text,
@@ -130,6 +132,19 @@ def test_what_policies_demand_of_the_gateway_is_refused_before_anything(world: C
         "the gateway cannot hold requests while a role is quiesced, and policies.gateway_must has holds",
     )
     assert poor.plan("load", recipe="b", role="primary").refusals == ()
+
+
+def test_a_gate_about_an_engines_words_is_refused_where_they_do_not_arrive(world: Callable[..., World]) -> None:
+    gate = {"id": "too-long", "kind": "overlong", "routed": True}
+    suite = Suite.model_validate({"schema": "anvil.suite/1", "id": "small", "gates": (gate,)})
+    for can, refused in ((Capabilities(errors=False), True), (Capabilities(), False)):
+        made = world(can=can)
+        made.box = dataclasses.replace(made.box, suites=lambda: (SuiteFile("small", suite),))
+        refusals = made.plan("promote", recipe="b").refusals
+        assert (
+            any("gate too-long cannot be run: the gateway does not pass on" in why for why in refusals) is refused
+        )
+        shutil.rmtree(made.tmp)
 
 
 def test_a_gateway_that_can_do_all_gets_the_plan_as_it_was(world: Callable[..., World]) -> None:

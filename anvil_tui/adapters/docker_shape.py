@@ -86,7 +86,8 @@ def _health(state: Mapping[str, Any]) -> str | None:
 
 def endpoints(ports: Mapping[str, Any]) -> tuple[str, ...]:
     """`HOST:PORT->CONTAINER/PROTO`, one for each published port; the IPv4 and IPv6 twins of "everywhere" are
-    one endpoint, written `*` (reachable from outside). Exposed but unpublished ports are left out.
+    one endpoint, written `*` (reachable from outside), those of the loopback are `127.0.0.1`. Exposed but
+    unpublished ports are left out.
     """
     found: dict[str, None] = {}
     for inside, bindings in ports.items():
@@ -94,7 +95,7 @@ def endpoints(ports: Mapping[str, Any]) -> tuple[str, ...]:
             where = str(binding.get("HostIp") or "")
             where = "*" if where in ("", "0.0.0.0", "::") else f"[{where}]" if ":" in where else where
             found[f"{where}:{binding.get('HostPort')}->{inside}"] = None
-    return tuple(found)
+    return tuple(e for e in found if not e.startswith("[::1]") or e.replace("[::1]", "127.0.0.1", 1) not in found)
 
 
 def gpu_grant(attrs: Mapping[str, Any]) -> GpuGrant:

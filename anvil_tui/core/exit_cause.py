@@ -11,7 +11,8 @@ from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.start_failure import daemon_cause
 from anvil_tui.core.times import parse_time
 
-_SIGNALS = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 139: "SIGSEGV"}
+_SIGNALS = {132: "SIGILL", 133: "SIGTRAP", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 139: "SIGSEGV"}
+_ASKED = {0: "stopped", 130: "stopped (SIGINT)", 143: "stopped (SIGTERM)"}
 _STOPS = frozenset({"stop", "stop-incumbent", "stop-candidate", "stop-home", "retire", "remove"})
 # The journal's stamp and the daemon's come from one clock, but not at the same moment.
 _SLACK = timedelta(seconds=5)
@@ -36,16 +37,22 @@ def exit_cause(container: Container, stop_requested: bool) -> ExitCause:
     if code == 137:
         hint = "SIGKILL from an unknown sender (exit 137): look for a host OOM kill in the kernel log"
         return ExitCause("sigkill_unknown", hint, True)
-    if code in (0, 143):
-        return ExitCause("stopped", "stopped (SIGTERM)" if code == 143 else "stopped", False)
+    if code in _ASKED:
+        return ExitCause("stopped", _ASKED[code], False)
     if container.error:
-        cause = daemon_cause(container.error)
-        return ExitCause(cause.name, f"never ran: {container.error[:300]}", True)
+        return ExitCause(daemon_cause(container.error).name, never_ran(container), True)
     if code is None:
         return ExitCause("unknown", "exit code not known", False)
     if code in _SIGNALS:
         return ExitCause("crashed", f"crashed with {_SIGNALS[code]} (exit {code})", True)
     return ExitCause("failed", f"exited with {code}", True)
+
+
+def never_ran(container: Container) -> str:
+    """The daemon's own words, all of them, and where to look."""
+    hint = daemon_cause(container.error).hint
+    lead = "did not start" if container.started_at else "never ran"
+    return f"{lead}: {container.error}" + (f"; {hint}" if hint else "")
 
 
 def _said(code: int | None) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from anvil_tui.core.box import Container, Engine, Gpu
 from anvil_tui.core.drills import HOME
-from anvil_tui.core.exit_cause import ExitCause, exit_cause, stop_requested
+from anvil_tui.core.exit_cause import ExitCause, exit_cause, never_ran, stop_requested
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.lights import lights
 from anvil_tui.core.ownership import owners, sight_of
@@ -179,7 +179,7 @@ def _holds(c: Container) -> str:
 
 def _not_running(c: Container, cause: ExitCause | None) -> tuple[Phase, str]:
     if c.status == "created":
-        return (Phase.FAILED, f"never ran: {c.error[:300]}") if c.error else (Phase.CREATED, "")
+        return (Phase.FAILED, never_ran(c)) if c.error else (Phase.CREATED, "")
     if c.status == "removing":
         return Phase.FAILED, f"removing: the daemon has not finished; the name {c.name} stays taken"
     if c.status == "dead":

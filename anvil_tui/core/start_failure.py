@@ -19,9 +19,11 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), name, hint)
     for pattern, name, hint in (
         (
-            r"Bind for (\S+?) failed: port is already allocated"
+            r"Bind for (\S+?)(?: failed: port is already allocated|: unexpected error \(Failure EADDRINUSE\))"
+            r"|failed to bind host port (?:for )?([\d.]+:\d+|\[[\da-f:.]+\]:\d+).*address already in use"
+            r"|Ports are not available:.*?((?:[\d.]+|\[[\da-f:.]+\]):\d+)"
             r"|(?:listen tcp\d? ?|bind(?:ing)? )?([\d.\[\]:]+:\d+): bind: address already in use"
-            r"|(?:port is already allocated|address already in use)",
+            r"|(?:port is already allocated|address already in use|EADDRINUSE)",
             "port_in_use",
             "another process listens there",
         ),
@@ -51,7 +53,8 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "no GPU of the host has this UUID",
         ),
         (
-            r"(/dev/nvidia[\w-]*)\W.*no such file or directory",
+            r"(/dev/nvidia[\w/-]*)\W.*(?:no such (?:file|device)|not a device|not found|does not exist)"
+            r"|(?:does not exist|not found): (/dev/nvidia[\w/-]*)",
             "device_node_missing",
             "driver device nodes missing on the host",
         ),

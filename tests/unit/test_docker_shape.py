@@ -96,6 +96,9 @@ CONTAINERD = {"Id": MANIFEST, "RepoDigests": [f"registry.local/eng@{INDEX}"]}
          True, "index"),
         (INDEX, {**CLASSIC, "Descriptor": {"digest": INDEX, "mediaType": "application/vnd.oci.image.manifest.v1+json"}},
          True, "manifest"),
+        (INDEX, {"Id": INDEX, "RepoDigests": [f"mirror.local/eng@{INDEX}"]}, True, "index"),
+        (MANIFEST, {"Id": INDEX, "RepoDigests": [], "Manifests": [{"ID": MANIFEST}]}, True, "manifest"),
+        (CONFIG, CONTAINERD, True, None),
         (OTHER, CLASSIC, False, None),
         (OTHER, CONTAINERD, True, None),
         (INDEX, {"Id": CONFIG, "RepoDigests": None}, False, None),
@@ -104,6 +107,7 @@ CONTAINERD = {"Id": MANIFEST, "RepoDigests": [f"registry.local/eng@{INDEX}"]}
 def test_pin_names_the_kind_it_matched(
     pin: str, image: dict[str, Any], containerd: bool, kind: str | None
 ) -> None:
+    """O-23, moby/moby#44144; None = image_mismatch."""
     assert shape.match_pin(pin, image, containerd=containerd) == kind
 
 
@@ -113,6 +117,7 @@ def test_observed_digests_are_listed_once() -> None:
 
 
 def test_twin_bindings_are_one_endpoint_and_outside_reach_is_marked() -> None:
+    """O-26, moby/moby#42313: `*` is reachable from outside; 9000 is exposed and not published."""
     ports = {
         "8000/tcp": [{"HostIp": "0.0.0.0", "HostPort": "8001"}, {"HostIp": "::", "HostPort": "8001"}],
         "9000/tcp": None,
@@ -122,7 +127,30 @@ def test_twin_bindings_are_one_endpoint_and_outside_reach_is_marked() -> None:
     assert shape.endpoints(ports) == ("*:8001->8000/tcp", "127.0.0.1:7001->7000/tcp", "[::1]:7101->7100/tcp")
 
 
+@pytest.mark.parametrize(
+    ("hosts", "shown"),
+    [
+        (["::", "0.0.0.0"], ("*:8001->8000/tcp",)),
+        (["::"], ("*:8001->8000/tcp",)),
+        ([""], ("*:8001->8000/tcp",)),
+        (["127.0.0.1", "::1"], ("127.0.0.1:8001->8000/tcp",)),
+        (["::1", "127.0.0.1"], ("127.0.0.1:8001->8000/tcp",)),
+        (["10.0.0.5", "0.0.0.0"], ("10.0.0.5:8001->8000/tcp", "*:8001->8000/tcp")),
+    ],
+)
+def test_pairs_of_addresses(hosts: list[str], shown: tuple[str, ...]) -> None:
+    """O-26: in any order, alone, and the twins of the loopback."""
+    ports = {"8000/tcp": [{"HostIp": host, "HostPort": "8001"} for host in hosts], "9000/tcp": []}
+    assert shape.endpoints(ports) == shown
+
+
+def test_twins_with_ports_of_their_own_are_two_endpoints() -> None:
+    ports = {"8000/tcp": [{"HostIp": "0.0.0.0", "HostPort": "8001"}, {"HostIp": "::", "HostPort": "8002"}]}
+    assert shape.endpoints(ports) == ("*:8001->8000/tcp", "*:8002->8000/tcp")
+
+
 def test_never_started_is_no_exit() -> None:
+    """O-25: `created`, not `exited 128`."""
     made = shape.container(
         {"Id": "5a", "State": {"Status": "created", "ExitCode": 128, "StartedAt": "0001-01-01T00:00:00Z"}}
     )
@@ -130,6 +158,7 @@ def test_never_started_is_no_exit() -> None:
 
 
 def test_exit_before_the_first_line_keeps_the_daemons_words() -> None:
+    """O-101: in full; it never started, whatever year the daemon writes for that."""
     text = 'error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'
     dead = shape.container(
         {
@@ -151,6 +180,7 @@ def test_exit_before_the_first_line_keeps_the_daemons_words() -> None:
 
 @pytest.mark.parametrize("status", ["removing", "dead", "restarting", "paused"])
 def test_states_are_shown_as_themselves(status: str) -> None:
+    """O-16, O-17."""
     found = shape.container({"Id": "x", "RestartCount": 4, "State": {"Status": status, "ExitCode": 1}})
     assert (found.status, found.restart_count) == (status, 4)
     assert found.exit_code == (1 if status in ("dead", "restarting") else None)

@@ -22,13 +22,14 @@ from typing import Any
 
 from tests.support.wait import wait_until
 
-WORKERS, MAX_REQUESTS, MAX_S, TIMEOUT_S = 2, 20_000, 1_500, 90
+WORKERS, MAX_REQUESTS, MAX_S, TIMEOUT_S = 2, 200_000, 1_500, 90
 PACE_S, TOKENS = 0.05, 24
 PATHS = ("/llm.primary/v1/chat/completions", "/v1/chat/completions")
 
 
 def ask(bind: str, key: str, number: int, tokens: int = TOKENS, *, endless: bool = False) -> dict[str, Any]:
-    """One streamed completion; `error` is "" for a complete answer from one engine. `endless` = all tokens are made."""
+    """One streamed completion; `error` is "" for a complete answer from one engine. `endless` = all `tokens` are
+    made; `by_path` = the alias stands in the path alone, for an engine that knows only its own name."""
     host, port = bind.split(":")
     began = time.monotonic()
     connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
@@ -37,8 +38,10 @@ def ask(bind: str, key: str, number: int, tokens: int = TOKENS, *, endless: bool
         body = {"model": "llm.secondary", "stream": True, "max_tokens": tokens, "temperature": 0,
                 "messages": [{"role": "user", "content": f"Count to five. ({number})"}]}  # fmt: skip
         body |= {"ignore_eos": True} if endless else {}
+        if by_path:
+            del body["model"]
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        connection.request("POST", PATHS[number % 2], json.dumps(body), headers)
+        connection.request("POST", PATHS[0 if by_path else number % 2], json.dumps(body), headers)
         answer = connection.getresponse()
         row["backend"] = answer.getheader("x-anvil-backend", "")
         row["error"] = whole(answer, row) if answer.status == 200 else f"{answer.status}: {answer.read(300)!r}"
@@ -71,8 +74,8 @@ def whole(answer: http.client.HTTPResponse, row: dict[str, Any]) -> str:
     return "" if done and finished else f"broke off (done {done}, finish {finished!r})"
 
 
-def main(bind: str, key_file: str, out: str, max_s: str, pace_s: str, tokens: str) -> int:
-    """0 when it was told to stop; 1 when it came to one of its bounds. `pace_s` is the pause after each request."""
+def main(bind: str, key_file: str, out: str, max_s: str, pace_s: str, tokens: str, by_path: str) -> int:
+    """0 when it was told to stop; 1 when it came to one of its bounds. `pace_s` is a pause after each request."""
     key, stop, lock = Path(key_file).read_text().strip(), threading.Event(), threading.Lock()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     until = time.monotonic() + float(max_s)
@@ -81,7 +84,7 @@ def main(bind: str, key_file: str, out: str, max_s: str, pace_s: str, tokens: st
         def work(first: int) -> None:
             number = first
             while not stop.is_set() and number < MAX_REQUESTS and time.monotonic() < until:
-                row = ask(bind, key, number, int(tokens))
+                row = ask(bind, key, number, int(tokens), by_path=bool(by_path))
                 with lock:
                     file.write(json.dumps(row) + "\n")
                 number += WORKERS
@@ -98,14 +101,15 @@ class ClientLoop:
     state, so that a full state folder does not stop it."""
 
     def __init__(
-        self, workspace: Path, max_s: float = MAX_S, pace_s: float = PACE_S, tokens: int = TOKENS
-    ) -> None:
+        self, workspace: Path, max_s: float = MAX_S, pace_s: float = PACE_S, tokens: int = TOKENS,
+        by_path: bool = False,
+    ) -> None:  # fmt: skip
         from anvil_tui.adapters.toml_files import load_workspace
 
-        self._bind = load_workspace(workspace).gateway.bind
+        gateway = load_workspace(workspace).gateway
+        self._bind, self._key = gateway.bind, workspace / gateway.client_keys[0].removeprefix("file:")
         self._out = workspace / f"clients-{time.monotonic_ns()}.ndjson"
-        self._key = workspace / "state" / "client.key"
-        self._bounds = (str(max_s), str(pace_s), str(tokens))
+        self._bounds = (str(max_s), str(pace_s), str(tokens), "1" if by_path else "")
 
     def __enter__(self) -> ClientLoop:
         given = (self._bind, str(self._key), str(self._out), *self._bounds)
@@ -133,6 +137,37 @@ class ClientLoop:
         """Until the clients got this many further answers (errors count as rows, and are asserted later)."""
         have = len(self.rows())
         wait_until(lambda: len(self.rows()) >= have + more or self._process.poll(), f"{more} more answers", 60)
+
+
+class LongStream:
+    """One stream through the gateway that goes on for seconds; its first bytes are there when the block begins."""
+
+    def __init__(self, workspace: Path, tokens: int = 1200) -> None:
+        from anvil_tui.adapters.toml_files import load_workspace
+
+        host, port = load_workspace(workspace).gateway.bind.split(":")
+        self._link = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+        key = (workspace / "state" / "client.key").read_text().strip()
+        self._head = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._body = {"model": "llm.primary", "stream": True, "max_tokens": tokens, "temperature": 0,
+                      "ignore_eos": True, "messages": [{"role": "user", "content": "Count."}]}  # fmt: skip
+
+    def __enter__(self) -> LongStream:
+        self._link.request("POST", "/v1/chat/completions", json.dumps(self._body), self._head)
+        self._answer = self._link.getresponse()
+        assert self._answer.status == 200, self._answer.read(300)
+        return self
+
+    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._link.close()
+
+    def whole(self) -> str:
+        """Read to its end; "" = it came whole, else what is wrong with it."""
+        row = {"backend": self._answer.getheader("x-anvil-backend", "")}
+        try:
+            return whole(self._answer, row)
+        except (OSError, http.client.HTTPException, ValueError) as why:
+            return f"{type(why).__name__}: {why}"
 
 
 if __name__ == "__main__":

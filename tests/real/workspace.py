@@ -71,10 +71,11 @@ def make_workspace(folder: Path, docker_url: str, image: str, models: Path) -> P
 
 
 @contextmanager
-def running_gateway(folder: Path) -> Iterator[int]:
+def running_gateway(folder: Path, *, install: bool = True) -> Iterator[int]:
     """Real HAProxy for a workspace; yields the master's process id, by which it is stopped."""
     workspace = load_workspace(folder)
-    install_files(folder, workspace.gateway, workspace.roles, (KEY,))
+    if install:
+        install_files(folder, workspace.gateway, workspace.roles, (KEY,))
     reader = HaproxyReader(folder, workspace.gateway, workspace.roles)
 
     def answers() -> bool:

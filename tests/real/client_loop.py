@@ -27,7 +27,9 @@ PACE_S, TOKENS = 0.05, 24
 PATHS = ("/llm.primary/v1/chat/completions", "/v1/chat/completions")
 
 
-def ask(bind: str, key: str, number: int, tokens: int = TOKENS, *, endless: bool = False) -> dict[str, Any]:
+def ask(
+    bind: str, key: str, number: int, tokens: int = TOKENS, *, endless: bool = False, by_path: bool = False
+) -> dict[str, Any]:
     """One streamed completion; `error` is "" for a complete answer from one engine. `endless` = all `tokens` are
     made; `by_path` = the alias stands in the path alone, for an engine that knows only its own name."""
     host, port = bind.split(":")

@@ -17,6 +17,7 @@ from anvil_tui.core.happenings import EVENTS_KEPT
 from anvil_tui.core.history import push_gpus
 from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.reading import Reading
+from anvil_tui.core.standing import Check
 from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, Phase, RoleRecord, ServeRecord, World
 from anvil_tui.ports import LogLine
 from anvil_tui.service import log_follow
@@ -80,6 +81,7 @@ class Box:
             "lease": None,
             "recipes": (),
             "image": "i",
+            "way_back": ({}, False),
             "log": (LogLine("first", "2026-01-01T00:00:01Z"),),
         }
         self.asked: list[tuple[Any, ...]] = []
@@ -126,7 +128,8 @@ class Box:
         host = type("H", (), {"read": lambda _: self.ask("host")})()
         port: Any = self
         calls = {n: (lambda n=n: self.ask(n)) for n in ("record", "stored", "operations", "lease", "recipes")}
-        return Sources(port, host, port, port, port, **calls, suites=lambda: ("smoke",))
+        proofs: Any = lambda world, seconds: self.ask("way_back")  # noqa: E731
+        return Sources(port, host, port, port, port, **calls, suites=lambda: ("smoke",), way_back=proofs)
 
 
 def start_world() -> World:
@@ -290,6 +293,31 @@ def test_an_ended_step_has_the_box_read_at_once(rig: Rig) -> None:
     world = rig.until(lambda w: w.lease is not None)
     assert world.operations[0].alive
     rig.until(lambda w: sum(a == ("gateway",) for a in rig.box.asked) > before, 0.9)
+
+
+def test_weights_are_read_on_at_once_and_an_operation_at_work_is_left_alone(rig: Rig) -> None:
+    """The cadence is 30 s: what comes sooner was asked for. With the lease held nobody binds a port of the box."""
+    looks, read = iter(range(1, 100)), 0
+
+    def look() -> Any:
+        nonlocal read
+        read = next(looks)
+        return {A: (Check("weights", "ok", f"look {read}"),)}, read < 5
+
+    rig.box.values["way_back"] = look
+    rig.probes.start()
+    world = rig.until(lambda w: w.proofs.get(A, (Check("weights", "ok"),))[0].why == "look 5")
+    assert read == 5 and world.source_errors == {}
+    rig.box.values["lease"] = Lease("OP", 1, "u", "2026-01-01T00:00:00Z")
+    rig.until(lambda w: w.lease is not None)
+    rig.box.values["way_back"] = Unreachable("docker", "asked while an operation works")
+    rig.probes.poke("way_back", "host")
+    asked = len(rig.box.asked)
+    rig.until(lambda w: ("host",) in rig.box.asked[asked:])
+    assert rig.store.world.source_errors == {}
+    rig.box.values["lease"] = None  # its end has it looked at again
+    rig.until(lambda w: "way back" in w.source_errors)
+    assert rig.store.world.proofs[A][0].why == "look 5"
 
 
 def test_a_defect_in_one_probe_is_shown_and_ends_nothing(rig: Rig) -> None:

@@ -114,14 +114,18 @@ def not_ready(run: Run, args: Mapping[str, Any]) -> str | None:
         )
     run.memory[f"ready {args['port']}"] = {"served": list(engine.served), "context": engine.context_tokens}
     for stream in (False, True):
-        if why := unanswered(complete(run.box, engine_url(args["port"]), recipe.served_name, None, stream=stream)):
+        url, left_s = engine_url(args["port"]), run.remaining_s()
+        if why := unanswered(complete(run.box, url, recipe.served_name, None, stream=stream, limit_s=left_s)):
             return why
     return None
 
 
-def complete(box: Box, url: str, model: str, key: str | None, *, stream: bool = False) -> ChatAnswer:
+def complete(
+    box: Box, url: str, model: str, key: str | None, *, stream: bool = False, limit_s: float = PROBE_TIMEOUT_S
+) -> ChatAnswer:
+    """One short answer; an engine that hangs costs no more than what the step has left."""
     request = ChatRequest(model, ({"role": "user", "content": "Say OK."},), max_tokens=16, stream=stream)
-    return box.chat.chat(url, request, api_key=key, timeout_s=PROBE_TIMEOUT_S)
+    return box.chat.chat(url, request, api_key=key, timeout_s=max(1.0, min(PROBE_TIMEOUT_S, limit_s)))
 
 
 def unanswered(answer: ChatAnswer) -> str | None:

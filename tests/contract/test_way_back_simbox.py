@@ -140,6 +140,22 @@ def _waived(box: Damaged, check: str, reason: str) -> None:
     assert box.failing("returns") == {check: "waived"} and box.world().returns["primary"].ready
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("no-such-recipe", "--way-back", "weights", "--reason", "x"), 2),
+        ((INCUMBENT, "--way-back", "no-such-check", "--reason", "x"), 2),
+        ((INCUMBENT, "--way-back", "record", "--reason", "x"), 2),
+        ((INCUMBENT, "--way-back", "weights", "--reserve", "0", "--reason", "x"), 2),
+        ((INCUMBENT, "--way-back", "weights", "--reason", " "), 3),
+        ((INCUMBENT, "--way-back", "weights", "--reason", "x", "--until", "2020-01-01"), 3),
+    ],
+)
+def test_a_waiver_that_says_nothing_clear_is_none(box: Damaged, words: tuple[str, ...], code: int) -> None:
+    before = box.box.store.check_waivers()
+    assert box.verb("waive", *words)[0] == code and box.box.store.check_waivers() == before
+
+
 def test_a_stranger_on_the_port_of_the_way_back(box: Damaged) -> None:
     """A listener that is nobody's container: only binding finds it, and /proc names it."""
     port = BoxFile(box.folder / "state").read().serves[box.ids()[1]].port

@@ -23,8 +23,8 @@ from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord, World
 ENDED = frozenset({"created", "exited", "dead"})
 """States in which a container holds nothing; of `removing` and of a failed inspect that is not known."""
 
-# An idle H200 shows 615 MiB used where the driver's own share is counted in, and 0 where it is not; of 2,575 MiB in
-# use there NVML attributed 2,566 to the one process that held them.
+# An idle H200 shows 615 MiB used where the driver's own share is counted in, and 0 where it is not; of 2,575 MiB
+# in use there NVML attributed 2,566 to the one process that held them.
 IDLE_MIB, IDLE_WITH_RESERVED_MIB = BASELINE_TOLERANCE_MIB, 1024
 _MIG_OF = re.compile(r"MIG-(GPU-[0-9a-f-]{36})/", re.IGNORECASE)
 

@@ -41,6 +41,7 @@ def planned_change(args: argparse.Namespace, box: Box) -> int:
         _show(args, made)
         if made.refusals:
             return 3
+        _keep(box, made)
         how = "--yes" if getattr(args, "copy", False) else f"--plan {made.hash} (or --yes)"
         print(f"nothing was done; run it with {how}", file=sys.stderr)
         return 0

@@ -88,10 +88,22 @@ def started(run: Run, step: Step) -> Seen | None:
 def start(run: Run, step: Step) -> None:
     found, port = run.need_container(step.args), step.args["port"]
     if (light := run.box.engines.read(EngineKind.OPENAI, port).http) != "refused":
-        raise EffectFailed(f"port {port} answers already ({light}) and {found.id[:12]} does not run: whose is it?")
+        raise EffectFailed(
+            f"port {port} answers already ({light}) and {found.id[:12]} does not run: {_who_has(run, port)}"
+        )
     note_before(run, step, found)
     run.controls.containers.start(found.id)
     process_gone(run, found.id)
+
+
+def _who_has(run: Run, port: int) -> str:
+    """The process behind a port, and its container, as far as this machine can tell."""
+    look = run.box.listeners.look(port) if run.box.listeners else None
+    if look is None or look.pid is None:
+        return "whose is it?"
+    container = run.box.host.containers_of([look.pid]).get(look.pid, "")
+    of = f" of container {container[:12]}" if container else ""
+    return f"{look.name} (pid {look.pid}){of} has it"
 
 
 def process_gone(run: Run, container_id: str) -> str | None:
@@ -111,15 +123,20 @@ def stopped(run: Run, step: Step) -> Seen | None:
     found = run.container(step.args)
     if found is None:
         return {"container": "absent"} if step.args.get("absent_ok") else None
-    return (
-        None if found.running else {"container": found.id, "exit_code": found.exit_code, "oom": found.oom_killed}
-    )
+    if found.running:
+        return None
+    seen = {"container": found.id, "exit_code": found.exit_code, "oom": found.oom_killed}
+    ours = f"stop {found.id}" in run.memory and found.exit_code == 137 and not found.oom_killed
+    return seen | ({"note": f"stopped (killed after {step.args['grace_s']} s)"} if ours else {})
 
 
 def stop(run: Run, step: Step) -> None:
+    """The log is kept before, should the stop never return, and after, with the engine's last words."""
     found = run.need_container(step.args)
     keep_log(run, found)
+    run.memory[f"stop {found.id}"] = step.name
     run.controls.containers.stop(found.id, step.args["grace_s"])
+    keep_log(run, found)
 
 
 def removed(run: Run, step: Step) -> Seen | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.realbox import RealBox
-from tests.real.client_loop import ClientLoop
+from tests.real.client_loop import ClientLoop, LongStream
 
 Record = Callable[[str, object], None]
 pytestmark = [pytest.mark.real, pytest.mark.e2e]
@@ -96,9 +96,32 @@ def test_plan_first_and_a_stale_plan_is_refused(real_box: RealBox) -> None:
     assert made["steps"][1]["name"] == "hold" and box.gateway().aliases["llm.primary"] != "hold"
     box.do("quiesce", "primary", "--plan", made["hash"])
     assert box.gateway().aliases["llm.primary"] == "hold"
-    assert box.anvil("readmit", "primary", "--plan", made["hash"]).returncode == 3
+    stale = box.anvil("quiesce", "primary", "--plan", made["hash"])
+    assert stale.returncode == 3 and "is already quiesced" in stale.stdout
+    stale = box.anvil("readmit", "primary", "--plan", made["hash"])
+    assert stale.returncode == 3 and "aliases.llm.primary: was primary-" in stale.stderr
     box.do("readmit", "primary", "--yes")
     box.settled("smol-4k")
+    _a_long_stream_outlasts_a_drain_and_is_cut_only_by_decision(box)
+
+
+def _a_long_stream_outlasts_a_drain_and_is_cut_only_by_decision(box: RealBox) -> None:
+    """ai-dynamo/dynamo#13559: what runs is harmed by no deadline that nobody decided to cut at."""
+    with LongStream(box.dir) as kept:
+        ended = box.do("drain", "primary", "--timeout", "1", "--yes", code=1)
+        assert "drain_timeout: 1 in flight on primary-" in ended["why"] and "nothing was cut" in ended["why"]
+        box.settled("smol-4k")
+        [listed] = box.gateway().requests or ()
+        assert listed.bytes_out and kept.whole() == ""
+    with LongStream(box.dir) as cut:
+        ended = box.do("drain", "primary", "--timeout", "1", "--sever", "--yes")
+        assert cut.whole() != ""
+    told = [r.data for r in box.operations.journal(ended["id"]).records() if r.step == "drain"]
+    first, done = next(d for d in told if "in_flight" in d), told[-1]
+    assert (first["in_flight"], first["engine"], done["in_flight"], done["engine"]) == (1, 1, 0, 0)
+    [to_cut] = next(d["to_cut"] for d in told if "to_cut" in d)
+    assert [r["id"] for r in done["severed"]] == [to_cut["id"]]
+    box.do("readmit", "primary", "--yes")
 
 
 def test_unload_answers_503_and_rollback_brings_the_same_container_back(real_box: RealBox) -> None:

@@ -118,11 +118,13 @@ class Clock:
 
 
 class Docker:
-    """Reader and control over one dict. `dies` holds recipe ids whose container exits at start."""
+    """Reader and control over one dict. `dies` holds recipe ids whose container exits at start, `deaf` those
+    that SIGTERM does not end."""
 
     def __init__(self) -> None:
         self.all: dict[str, Container] = {}
         self.dies: set[str] = set()
+        self.deaf: set[str] = set()
         self.refuses_start: set[str] = set()
         self.hashes: dict[str, str] = {}
         self.started: list[str] = []
@@ -178,7 +180,9 @@ class Docker:
         self.started.append(container_id)
 
     def stop(self, container_id: str, grace_s: int) -> None:
-        self.all[container_id] = dataclasses.replace(self.inspect(container_id), status="exited", exit_code=0)
+        deaf = self.inspect(container_id).labels.get("anvil.recipe") in self.deaf
+        code, self.log = (137, "still busy") if deaf else (0, "shut down in good order")
+        self.all[container_id] = dataclasses.replace(self.inspect(container_id), status="exited", exit_code=code)
 
     def remove(self, container_id: str) -> None:
         self.all.pop(container_id, None)

@@ -307,3 +307,22 @@ def test_a_cancel_ends_a_drain_at_once(full: World) -> None:
     full.clock.after(0.5, lambda: full.box.operations.ask_cancel(full.last, "not today"))
     assert full.do("drain", role="primary", timeout_s=300) == "undone"
     assert why(full) == "not today" and full.clock.now < 100
+
+
+@pytest.mark.parametrize(("deaf", "code", "said"), [(True, 137, "stopped (killed after 30 s)"), (False, 0, "")])
+def test_a_stop_that_had_to_kill_says_so_and_keeps_the_last_words(
+    full: World, deaf: bool, code: int, said: str
+) -> None:
+    """O-107: our own kill after the grace is no crash, and what the engine said on its way out is evidence."""
+    full.docker.deaf |= {"a"} if deaf else set()
+    full.docker.log = "serving"
+    old = full.box.store.read().roles["primary"].incumbent
+    assert full.do("promote", recipe="b") == "done"
+    records = full.box.operations.journal(full.last).records()
+    done = next(r.data for r in records if (r.kind, r.step) == ("done", "stop-incumbent"))
+    assert (done["exit_code"], done.get("note", "")) == (code, said)
+    view = fold(records)
+    step = view.step("stop-incumbent") if view else None
+    assert step and step.note == said
+    kept = full.box.operations.read_kept(full.last, f"{old[:12]}.log")
+    assert kept == ("still busy" if deaf else "shut down in good order")

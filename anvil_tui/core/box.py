@@ -123,6 +123,9 @@ class GpuGrant:
     via: str = "none"
 
 
+_GOING = {"removing": "the daemon has not finished", "dead": "the daemon could not remove it"}
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
     """One container as the daemon's inspect shows it; `id` is the full 64-hex id.
@@ -162,6 +165,12 @@ class Container:
     @property
     def running(self) -> bool:
         return self.status in ("running", "paused")
+
+    @property
+    def going(self) -> str:
+        """A sentence for a container whose removal did not end: nothing starts or stops it; "" for any other."""
+        why = _GOING.get(self.status)
+        return f"container {self.name} ({self.id[:12]}) is {self.status}: {why}" if why else ""
 
 
 @dataclass(frozen=True, slots=True)

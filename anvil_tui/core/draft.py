@@ -177,6 +177,8 @@ class Draft:
             self.refuse(f"{recipe.id} cannot be loaded: {recipe.not_loadable_because}")
         if kept:
             return Candidate(recipe, role, kept.slot, kept.port, kept, self.facts.running(kept))
+        made = (self.facts.containers[s.container_id] for s in self.facts.all_made_from(recipe, role))
+        self.warnings += [f"{c.going}; another one is made" for c in made if c.going]
         busy = {s.slot for s in self.facts.running_serves()} | {taken_slot}
         free = next((s for s in role.slots if s.name not in busy), None)
         if free is None:
@@ -191,11 +193,25 @@ class Draft:
         if self.facts.images.get(c.recipe.image.ref) is None:
             self.step("pull", "pull", "pull the pinned image", 3600, ref=c.recipe.image.ref)
         uuids = list(self.gpu_uuids(c.recipe))
-        self.step("create", "create", f"create the container in slot {c.slot}", 120, **c.serve_args, gpus=uuids)
+        title = f"create the container in slot {c.slot}{self._image_words(c)}"
+        self.step("create", "create", title, 120, **c.serve_args, gpus=uuids)
+
+    def _image_words(self, c: Candidate) -> str:
+        """What a new container has for image, where there was one of this recipe in this role before."""
+        before = [
+            s for s in self.facts.record.serves.values() if (s.recipe_id, s.role) == (c.recipe.id, c.role.name)
+        ]
+        then = self.facts.images.get(c.recipe.image.ref)
+        if not before or then is None:
+            return ""
+        now = before[-1].image_id
+        moved = f"would change image of {c.recipe.id}: {now[:19]} now, {then[:19]} then"
+        return f"; same image {now[:19]}" if now == then else f"; {moved}"
 
     def start(self, c: Candidate, suffix: str = "") -> None:
         launch = c.recipe.launch
-        self.step(f"start{suffix}", "start", "start the container", 120, **c.ref, port=c.port)
+        again = f" again: same image {c.kept.image_id[:19]}" if c.kept else ""
+        self.step(f"start{suffix}", "start", f"start the container{again}", 120, **c.ref, port=c.port)
         self.step(f"ready{suffix}", "ready", "wait: process, HTTP, exact identity, a real completion",
                   launch.start_deadline_s, **c.serve_args)  # fmt: skip
 

@@ -92,13 +92,16 @@ class Facts:
         return self.record.serve_in(role.name)
 
     def made_from(self, recipe: Recipe, role: Role) -> ServeRecord | None:
-        """A kept container made from exactly this recipe in this role, running ones first."""
+        """A kept container made from exactly this recipe in this role that can run, running ones first."""
+        mine = [s for s in self.all_made_from(recipe, role) if not self.containers[s.container_id].going]
+        return max(mine, key=self.running, default=None)
+
+    def all_made_from(self, recipe: Recipe, role: Role) -> list[ServeRecord]:
         digest = recipe.digest()
-        mine = [
+        return [
             s for s in self.record.serves.values()
             if s.recipe_digest == digest and s.role == role.name and s.container_id in self.containers
         ]  # fmt: skip
-        return max(mine, key=self.running, default=None)
 
     def running_serves(self) -> list[ServeRecord]:
         return [s for s in self.record.serves.values() if self.running(s)]

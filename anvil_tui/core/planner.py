@@ -99,6 +99,9 @@ def _unload(d: Draft) -> None:
     d.title = f"unload {serve.recipe_id} ({serve.container_id[:12]})"
     d.target(role=role.name, serve=serve)
     d.on_failure = "undone: aliases back, the serve keeps serving; nothing is cut"
+    seen = d.facts.container(serve)
+    if seen and seen.status == "removing":
+        return d.refuse(f"{seen.going}; there is nothing to stop")
     if not d.facts.running(serve):
         return _remove_kept(d)
     holds = d.facts.incumbent(role) == serve

@@ -76,7 +76,9 @@ def _serves(world: World) -> Iterator[str]:
             yield f"{s.name} ({s.container.id[:12]}) {s.phase}: {s.why}"
         elif s.phase is Phase.ABSENT and s.position != "incumbent":
             yield f"{s.name} ({s.container.id[:12]}): {s.why}"
-        elif s.phase is Phase.FOREIGN and (s.why.startswith("restart_loop") or _takes(s, wanted)):
+        elif s.phase is Phase.FOREIGN and (
+            s.why.startswith("restart_loop") or "tag_drift: " in s.why or _takes(s, wanted)
+        ):
             yield f"foreign container {s.container.name} ({s.container.id[:12]}): {s.why}"
         if s.container.oom_killed and s.container.running:
             yield f"{s.name}: a process in it was OOM-killed since its start"
@@ -85,7 +87,7 @@ def _serves(world: World) -> Iterator[str]:
 
 
 def _rollbacks(world: World) -> Iterator[str]:
-    """A way back that would fail. What was not looked at yet, or has a sentence of its own here, is not said twice."""
+    """A way back that would fail. What was not looked at yet, or has its own sentence here, is not said twice."""
     busy = {o.role for o in world.operations if o.outcome is None}
     for role, way in world.rollbacks.items():
         against = [
@@ -167,7 +169,7 @@ def evicted_text(held: RoleRecord) -> str:
 
 
 def _credentials(world: World) -> Iterator[str]:
-    """Keys that the gateway does not take, and stale copies; while it cannot be read at all, that is said instead."""
+    """Keys that the gateway does not take, and stale copies; while it cannot be read, that is said instead."""
     if world.gateway.ok:
         yield from unproven(world.credentials)
     for c in world.credentials:

@@ -140,7 +140,7 @@ def _phase(world: World, serve: Serve, role: str, cause: ExitCause | None) -> tu
         return Phase.ABSENT, f"missing: container {c.id[:12]} was removed behind the console; its record is kept"
     looping = restart_loop(c, world)
     if serve.position == "foreign":
-        return Phase.FOREIGN, looping or _holds(c)
+        return Phase.FOREIGN, looping or c.going or "; ".join(t for t in (_holds(c), tag_drift(world, c)) if t)
     if looping:
         return Phase.FAILED, looping
     if not c.running:
@@ -172,6 +172,19 @@ def lost_gpus(world: World) -> tuple[Gpu, ...]:
     return tuple(g for g in snapshot.gpus if g.state != "ok") if snapshot else ()
 
 
+def tag_drift(world: World, c: Container) -> str:
+    """A sentence for a container whose tag names another image by now; "" where it does not, or was not looked up.
+    What runs is the image of its start, so a restart changes nothing."""
+    if c.image_ref not in world.images or world.images[c.image_ref] == c.image_id or "@" in c.image_ref:
+        return ""
+    now = world.images[c.image_ref]
+    named = f"{now[:19]} now" if now else "no image here now"
+    return (
+        f"tag_drift: it runs {c.image_id[:19]}, {c.image_ref} names {named}: a restart keeps the same image, "
+        "a re-create would change image"
+    )
+
+
 def _holds(c: Container) -> str:
     what = ", ".join(c.gpus.uuids) if c.gpus.effective == "uuids" else f"{c.gpus.effective} GPUs"
     return f"was given {what} ({c.gpus.via})"
@@ -180,10 +193,8 @@ def _holds(c: Container) -> str:
 def _not_running(c: Container, cause: ExitCause | None) -> tuple[Phase, str]:
     if c.status == "created":
         return (Phase.FAILED, never_ran(c)) if c.error else (Phase.CREATED, "")
-    if c.status == "removing":
-        return Phase.FAILED, f"removing: the daemon has not finished; the name {c.name} stays taken"
-    if c.status == "dead":
-        return Phase.FAILED, f"dead: the daemon could not remove it; the name {c.name} stays taken"
+    if c.going:
+        return Phase.FAILED, f"{c.going.partition(' is ')[2]}; the name {c.name} stays taken"
     if c.status == "exited" and cause:
         return (Phase.FAILED if cause.alarm else Phase.STOPPED), cause.text
     return Phase.LOST, c.error or f"the daemon says {c.status!r}"

@@ -276,16 +276,17 @@ class Probes:
         return good
 
     def _credentials(self) -> bool:
-        """Whether the gateway takes each client key; copies on other hosts are asked for by `credentials` alone."""
+        """Whether the gateway takes each client key; copies on other hosts are for `credentials` alone."""
         self.store.update(credentials=self._src.credentials())
         return True
 
     def _images(self) -> bool:
-        """Whether the images of recorded serves are still here."""
+        """Whether the images of recorded serves are still here, and what the tags of foreign ones name by now."""
         world = self.store.world
         found: dict[str, str | None] = {}
         recipes = (world.exact_recipe(s.recipe_digest, s.recipe_id) for s in world.record.serves.values())
-        for ref in {r.image.ref for r in recipes if r}:
+        tags = {c.image_ref for s in world.serves if "@" not in (c := s.container).image_ref and c.image_ref}
+        for ref in {r.image.ref for r in recipes if r} | tags:
             try:
                 found[ref] = self._src.containers.image_id(ref)
             except AnvilError as error:

@@ -7,6 +7,7 @@ operation's folder, for its owner only, from the first step to the last.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from anvil_tui.core.client_files import Format, patch, value_of
@@ -86,9 +87,12 @@ def _places(credential: Credential) -> list[dict[str, Any]]:
     ]
 
 
-def place_text(args: dict[str, Any]) -> str:
-    at = f"{args['host']}:{args['file']}" if args["host"] else str(args["file"])
-    return f"{at}: {args['key']}" if args["key"] else at
+def file_text(args: Mapping[str, Any]) -> str:
+    return f"{args['host']}:{args['file']}" if args["host"] else str(args["file"])
+
+
+def place_text(args: Mapping[str, Any]) -> str:
+    return f"{file_text(args)}: {args['key']}" if args["key"] else file_text(args)
 
 
 def _forward(d: Draft, credential: Credential, places: list[dict[str, Any]]) -> None:
@@ -101,8 +105,10 @@ def _forward(d: Draft, credential: Credential, places: list[dict[str, Any]]) -> 
                **named, **place, value="new")  # fmt: skip
     d.step("prove", "key-prove", "an authenticated read with the key as it is found now", 60, **named, value="new")
     d.step("grace", "key-grace", f"{grace} s in which both are taken", grace + 30, seconds=grace)
+    d.step("copies", "key-copies", "every copy still holds the new key", 60, places=places)
     d.decide("every copy holds the new key, and the gateway takes it")
-    d.step("expel", "key-expel", "the gateway refuses the old key, proven", 60, **named, value="old")
+    d.step("expel", "key-expel", "the gateway refuses the old key, which no copy holds, proven", 60, **named,
+           value="old", places=places)  # fmt: skip
     d.step("forget", "key-forget", "the values kept with the operation are removed", 30)
 
 

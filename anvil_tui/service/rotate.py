@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from anvil_tui.core.credentials import Credential, credentials_of, fingerprint
-from anvil_tui.core.errors import AnvilError, EffectFailed, Unreachable
+from anvil_tui.core.errors import AnvilError, EffectFailed, NotFound, Unreachable
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.plan import Intent, Step
-from anvil_tui.core.rotation import copy_of, place_text, unfit, value_in, with_value
+from anvil_tui.core.rotation import copy_of, file_text, place_text, unfit, value_in, with_value
 from anvil_tui.core.standing import CopyState, CredentialState
 from anvil_tui.ports.files import ConfigFiles
 from anvil_tui.service.box import Box
@@ -118,9 +118,16 @@ def expelled(run: Run, step: Step) -> Seen | None:
 
 
 def expel(run: Run, step: Step) -> None:
+    """What a copy still holds, or may hold because it cannot be read, is taken on."""
     value = _both(run).get(step.args["value"])
     if value is None:
         raise EffectFailed(f"the {step.args['value']} key is not known any more: run `anvil-tui gateway install`")
+    for place in step.args.get("places", ()):
+        if _held(run, place)[1] == value:
+            raise EffectFailed(
+                f"{place_text(place)} holds the {step.args['value']} key again, so the gateway takes it on: "
+                "write the new key there, then resume"
+            )
     run.controls.gateway.expel_key(value)
 
 
@@ -129,15 +136,22 @@ def expel(run: Run, step: Step) -> None:
 
 def _held(run: Run, args: Mapping[str, Any]) -> tuple[bytes, str | None]:
     raw = run.box.files.read(args["host"], args["file"])
-    return raw, value_in(place_text(dict(args)), raw, args["format"], args["key"])
+    return raw, value_in(file_text(args), raw, args["format"], args["key"])
 
 
 def written(run: Run, step: Step) -> Seen | None:
-    """A way back touches only a file that holds the new key."""
-    kept = _both(run)
-    if step.name.startswith("undo:") and not kept:
+    """A way back touches only a file that holds the new key; one that is gone holds none."""
+    kept, back = _both(run), step.name.startswith("undo:")
+    if back and not kept:
         return {"nothing": "no key was made"}
-    held = _held(run, step.args)[1]
+    try:
+        held = _held(run, step.args)[1]
+    except NotFound as why:
+        if not back:
+            raise
+        if str(why) not in run.residue:
+            run.residue.append(str(why))
+        return {"nothing": "no such file"}
     done = held != kept["new"] if step.args["value"] == "old" else held == kept["new"]
     return {"fingerprint": fingerprint(held) if held else ""} if done else None
 
@@ -146,9 +160,9 @@ def write(run: Run, step: Step) -> None:
     args, kept = step.args, _both(run)
     raw, held = _held(run, args)
     if args["value"] == "new" and not _expected(run, args, held, kept["old"]):
-        at = place_text(dict(args))
+        at = place_text(args)
         raise EffectFailed(f"{at} was changed since the plan was made (fingerprint {fingerprint(held or '')})")
-    new = with_value(place_text(dict(args)), raw, args["format"], args["key"], kept[args["value"]])
+    new = with_value(file_text(args), raw, args["format"], args["key"], kept[args["value"]])
     run.controls.files.replace(args["host"], args["file"], new, hashlib.sha256(raw).hexdigest())
 
 
@@ -157,8 +171,25 @@ def _expected(run: Run, args: Mapping[str, Any], held: str | None, old: str) -> 
     if held == old:
         return True
     seen = run.plan.facts["credential"]["copies"]
-    at = f"{args['host']}:{args['file']}" if args["host"] else args["file"]
-    return held is not None and [at, args["key"], fingerprint(held)] in [list(c) for c in seen]
+    here = [file_text(args), args["key"], fingerprint(held or "")]
+    return held is not None and here in [list(c) for c in seen]
+
+
+def settled(run: Run, step: Step) -> Seen | None:
+    """Both keys have been taken for a while: nobody has put another one back meanwhile."""
+    return None if _moved(run, step) else {"copies": len(step.args["places"])}
+
+
+def unsettled(run: Run, step: Step) -> None:
+    if moved := _moved(run, step):
+        raise EffectFailed(
+            f"somebody writes there, too; it does not hold the new key any more: {', '.join(moved)}"
+        )
+
+
+def _moved(run: Run, step: Step) -> list[str]:
+    new = _both(run)["new"]
+    return [place_text(p) for p in step.args["places"] if _held(run, p)[1] != new]
 
 
 # proofs
@@ -209,6 +240,7 @@ def rotation_deeds() -> dict[str, Deed]:
         "key-write": Deed(written, write),
         "key-prove": Deed(proven, prove),
         "key-grace": Deed(over, grace),
+        "key-copies": Deed(settled, unsettled),
         "key-expel": Deed(expelled, expel),
         "key-forget": Deed(forgotten, forget),
     }

@@ -245,6 +245,37 @@ def test_a_copy_that_somebody_changes_meanwhile_turns_the_rotation_back(keyed: W
     assert "hermes.toml: model.api_key was changed since the plan was made" in journal(keyed)[-1].data["why"]
 
 
+def put_back(world: World) -> None:
+    """Something of the operator's own (a configuration manager, say) writes the old key into a copy again."""
+    (world.tmp / "pi.json").write_text(json.dumps({"providers": {"anvil": {"apiKey": OLD, "n": 1}}}))
+
+
+def test_a_copy_that_gets_the_old_key_within_the_grace_turns_the_rotation_back(keyed: World) -> None:
+    keyed.hooks["grace:intended"] = lambda: put_back(keyed)
+    assert keyed.do("rotate", target="clients") == "undone"
+    assert held(keyed.tmp)[:3] == [OLD] * 3 and keyed.accepted == {OLD}
+    assert "does not hold the new key any more: pi.json: providers.anvil.apiKey" in journal(keyed)[-1].data["why"]
+
+
+def test_after_the_decision_a_key_that_a_copy_still_holds_is_taken_on(keyed: World) -> None:
+    keyed.hooks["decide:after"] = lambda: put_back(keyed)
+    assert keyed.do("rotate", target="clients") == "halted"
+    assert OLD in keyed.accepted and set(held(keyed.tmp)) <= keyed.accepted
+    assert "pi.json: providers.anvil.apiKey holds the old key again" in journal(keyed)[-1].data["why"]
+    (new,) = set(held(keyed.tmp)) - {OLD}
+    (keyed.tmp / "pi.json").write_text(json.dumps({"providers": {"anvil": {"apiKey": new, "n": 1}}}))
+    assert keyed.operate("resume") == "done"
+    assert keyed.accepted == {new} == set(held(keyed.tmp))
+
+
+def test_a_copy_that_is_gone_hinders_no_way_back(keyed: World) -> None:
+    keyed.hooks["write-2:after"] = lambda: (keyed.tmp / "pi.json").unlink()
+    keyed.hooks["grace:intended"] = lambda: keyed.box.operations.ask_cancel(keyed.last, "a client broke")
+    assert keyed.do("rotate", target="clients", timeout_s=600) == "undone"
+    assert keyed.accepted == {OLD} and (keyed.tmp / "hermes.toml").read_text().split('"')[1] == OLD
+    assert any("pi.json: no such file" in left for left in journal(keyed)[-1].data["residue"])
+
+
 def test_a_cancel_within_the_grace_goes_back_to_the_old_key(keyed: World) -> None:
     keyed.hooks["grace:intended"] = lambda: keyed.box.operations.ask_cancel(keyed.last, "a client broke")
     assert keyed.do("rotate", target="clients", timeout_s=600) == "undone"

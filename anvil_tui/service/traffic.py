@@ -103,6 +103,10 @@ def not_ready(run: Run, args: Mapping[str, Any]) -> str | None:
     engine = run.box.engines.read(recipe.engine, args["port"])
     if engine.http != "ready":
         return f"http {engine.http}: {engine.reason}" if engine.reason else f"http {engine.http}"
+    if not engine.served:
+        return (
+            f"port {args['port']} does not tell what it serves: {engine.reason or 'its list of models is empty'}"
+        )
     if recipe.served_name not in engine.served:
         raise EffectFailed(
             f"identity_mismatch: port {args['port']} serves {engine.served}, not {recipe.served_name}"

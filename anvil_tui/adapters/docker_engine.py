@@ -25,6 +25,7 @@ from anvil_tui.ports import ContainerSpec, LogLine
 
 _FULL_ID = re.compile(r"[0-9a-f]{64}")
 _SETTLED = frozenset({"exited", "created", "dead"})
+_ENDED = _SETTLED | {"removing"}
 # After its grace the daemon kills and waits up to 10 s for the exit event; the answer must not be cut before.
 _STOP_MARGIN_S = 30.0
 # Unpacking one large layer sends nothing; longer silence is a stuck pull.
@@ -153,6 +154,7 @@ class DockerControl:
         if own is not None:
             return own
         image = self._image(spec.image_ref)
+        self._tell_name_holder(spec.name)
         try:
             with self._link.asking(f"create {spec.name}", failure="effect"):
                 api = self._link.api()
@@ -214,7 +216,7 @@ class DockerControl:
     def stop(self, container_id: str, grace_s: int) -> None:
         """SIGTERM, then SIGKILL after `grace_s`; returns when the container has exited."""
         before = self._look(_full(container_id))
-        if before.status in _SETTLED:
+        if before.status in _ENDED:
             return
         refused: EffectFailed | Unreachable | None = None
         try:
@@ -225,7 +227,7 @@ class DockerControl:
         except (EffectFailed, Unreachable) as error:
             refused = error
         after = self._look(container_id)
-        if after.status not in _SETTLED:
+        if after.status not in _ENDED:
             said = f": {refused}" if refused else ""
             raise EffectFailed(
                 f"{self._link.endpoint}: stop {container_id}: still {after.status}{said}"

@@ -102,7 +102,7 @@ def _open(
     attrs = link.container(container_id)
     driver = str(attrs["HostConfig"]["LogConfig"]["Type"])
     if driver in _MUTE_DRIVERS:
-        raise NotFound(_unreadable(link, container_id, driver))
+        raise NotFound(_unreadable(link, container_id, f"driver {driver}"))
     response = api.get(
         f"{api.base_url}/v{api.api_version}/containers/{container_id}/logs",
         params={"stdout": "1", "stderr": "1", "timestamps": "1", **params},
@@ -121,13 +121,15 @@ def _explain(link: DockerLink, container_id: str, driver: str, error: requests.H
         docker.errors.create_api_error_from_http_exception(error)
     except docker.errors.APIError as said:
         if "does not support reading" in daemon_text(said):
-            raise NotFound(_unreadable(link, container_id, driver)) from said
+            raise NotFound(_unreadable(link, container_id, f"driver {driver}")) from said
+        if "dead or marked for removal" in daemon_text(said):
+            raise NotFound(_unreadable(link, container_id, "dead or marked for removal")) from said
         raise
     raise error
 
 
-def _unreadable(link: DockerLink, container_id: str, driver: str) -> str:
-    return f"{link.endpoint}: logs of {container_id[:12]} not available (driver {driver})"
+def _unreadable(link: DockerLink, container_id: str, why: str) -> str:
+    return f"{link.endpoint}: logs of {container_id[:12]} not available ({why})"
 
 
 def _line(line: TextLine) -> LogLine:

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.world import LogView
 from anvil_tui.ports import Clock, ContainerReader, LogLine
@@ -21,9 +22,16 @@ class LogFollow:
     """One thread that tails a container and publishes its `LogView`, at most every `PUBLISH_S`."""
 
     def __init__(
-        self, container_id: str, reader: ContainerReader, clock: Clock, publish: Callable[[LogView], None]
+        self,
+        container_id: str,
+        reader: ContainerReader,
+        clock: Clock,
+        publish: Callable[[LogView], None],
+        heir: Callable[[], Container | None] = lambda: None,
     ) -> None:
+        """`heir` is another container that has the name by now, when this one is gone."""
         self._id, self._reader, self._clock, self._publish = container_id, reader, clock, publish
+        self._heir = heir
         self._lines: deque[str] = deque()
         self._bytes = self._dropped = 0
         self._last_at: str | None = None
@@ -66,7 +74,18 @@ class LogFollow:
             except AnvilError as error:
                 self._say(str(error))
                 if isinstance(error, NotFound):
-                    return
+                    return self._name_the_heir()
+            self._stopped.wait(RETRY_S)
+
+    def _name_the_heir(self) -> None:
+        """The log breaks off here: what was made again under the name is offered, and never followed by itself."""
+        while not self._stopped.is_set():
+            if heir := self._heir():
+                old, new = self._id[:12], f"{heir.name} is now {heir.id[:12]}"
+                self._take((LogLine(f"-- {old} is gone; {new} --"),))
+                return self._say(
+                    f"{new}; this is the log of {old}, which is gone: choose the new one to follow it"
+                )
             self._stopped.wait(RETRY_S)
 
     def _wait_for_a_start(self) -> None:

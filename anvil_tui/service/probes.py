@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.history import push_gpus
 from anvil_tui.core.journal import OperationView
@@ -159,12 +160,28 @@ class Probes:
         with self._lock:
             old, self._follow = self._follow, None
             if container_id is not None:
-                self._follow = LogFollow(container_id, self._src.containers, self._clock, self._show_log)
+                heir = self._heir_of(container_id)
+                self._follow = LogFollow(container_id, self._src.containers, self._clock, self._show_log, heir)
         if old is not None:
             old.stop()
         self.store.update(log=None if container_id is None else LogView(container_id))
         if container_id is not None and self._follow is not None:
             self._follow.start()
+
+    def _heir_of(self, container_id: str) -> Callable[[], Container | None]:
+        """Tells who else has the name of a container that is not there any more."""
+
+        def here() -> Mapping[str, Container]:
+            return {c.id: c for c in self.store.world.containers.value or ()}
+
+        known = here().get(container_id)
+
+        def heir() -> Container | None:
+            now = here()
+            others = (c for c in now.values() if known and c.name == known.name and container_id not in now)
+            return next(others, None)
+
+        return heir
 
     def poke(self, *names: str) -> None:
         """Ask these loops again at once: gpus, host, containers, gateway, operations, files, images, evidence."""

@@ -1,4 +1,4 @@
-"""What the Docker adapter makes of answers that a healthy daemon gives seldom (O-18 to O-23, O-30, O-107)."""
+"""What the Docker adapter makes of answers that a healthy daemon gives seldom."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
@@ -60,6 +61,7 @@ def url(tmp_path: Path) -> str:
 
 
 def test_vanished_container_is_left_out_and_a_broken_one_is_a_row(daemon: HttpStub, url: str) -> None:
+    """O-19, docker/docker-py#1485: 404 is gone, 500 is one unknown row."""
     daemon.routes["GET /containers/json"] = (200, [row(A, "a"), row(B, "b"), row(C, "c")])
     daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a"))
     daemon.routes[f"GET /containers/{B}/json"] = (404, {"message": "No such container: b2"})
@@ -132,6 +134,7 @@ def test_daemon_that_comes_back_is_reached_again(tmp_path: Path, url: str) -> No
 
 
 def test_stop_that_the_daemon_could_not_do_is_a_failure(daemon: HttpStub, url: str) -> None:
+    """O-18: still running, with the daemon's words as they are."""
     said = "cannot stop container: f6: tried to kill container, but did not receive an exit event"
     daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a", Pid=7421))
     daemon.routes[f"POST /containers/{A}/stop"] = (500, {"message": said})
@@ -140,7 +143,29 @@ def test_stop_that_the_daemon_could_not_do_is_a_failure(daemon: HttpStub, url: s
     assert ("t=1") in [query for name, query, *_ in daemon.seen if name.endswith("/stop")]
 
 
+def test_the_stop_is_waited_for_longer_than_its_grace(
+    daemon: HttpStub, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O-18, O-107: an answer that comes when the grace is over is an answer."""
+    waits: list[float] = []
+    real = docker.APIClient.post
+
+    def post(self: docker.APIClient, where: str, **more: Any) -> Any:
+        waits.append(more["timeout"])
+        return real(self, where, **more)
+
+    monkeypatch.setattr(docker.APIClient, "post", post)
+    daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a"))
+    daemon.routes[f"POST /containers/{A}/stop"] = (500, {"message": "no"})
+    with pytest.raises(EffectFailed):
+        DockerControl(url, timeout_s=0.5).stop(A, 120)
+    [wait] = waits
+    assert wait >= 120 + 10, "the daemon itself waits 10 s for the exit event after it has killed"
+
+
 def test_stop_whose_answer_was_lost_is_judged_by_the_state(daemon: HttpStub, url: str) -> None:
+    """O-107: unknown, so it is inspected; not failed."""
+
     def stop(handler: Handler) -> None:
         daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a", "exited", ExitCode=137))
         handler.close_connection = True
@@ -151,8 +176,9 @@ def test_stop_whose_answer_was_lost_is_judged_by_the_state(daemon: HttpStub, url
     DockerControl(url).stop(A, 1)
 
 
-@pytest.mark.parametrize("status", ["exited", "created", "dead"])
+@pytest.mark.parametrize("status", ["exited", "created", "dead", "removing"])
 def test_stop_of_what_does_not_run_sends_nothing(daemon: HttpStub, url: str, status: str) -> None:
+    """O-16 among them."""
     daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a", status))
     DockerControl(url).stop(A, 1)
     assert daemon.count(f"POST /containers/{A}/stop") == 0
@@ -160,6 +186,7 @@ def test_stop_of_what_does_not_run_sends_nothing(daemon: HttpStub, url: str, sta
 
 @pytest.mark.parametrize("wrong", ["serve-a", A[:12], A + "0", "../" + A])
 def test_control_takes_full_ids_only(daemon: HttpStub, url: str, wrong: str) -> None:
+    """O-20: a name may mean another container by now."""
     control = DockerControl(url)
     for act in (control.start, control.remove, lambda i: control.stop(i, 1)):
         with pytest.raises(EffectFailed, match="not a full container id"):
@@ -168,6 +195,7 @@ def test_control_takes_full_ids_only(daemon: HttpStub, url: str, wrong: str) -> 
 
 
 def test_name_of_a_stranger_is_told_and_look_alikes_are_not(daemon: HttpStub, url: str) -> None:
+    """O-21: the daemon's filter is a substring match; and O-16: who holds a name is said before any create call."""
     daemon.routes[f"GET /images/{REF}/json"] = (200, {"Id": "sha256:1", "RepoDigests": [REF]})
     daemon.routes["POST /containers/create"] = (409, {"message": "Conflict. The name is in use"})
     rows = [row(A, "glm-rollback"), row(B, "old-glm")]
@@ -179,9 +207,56 @@ def test_name_of_a_stranger_is_told_and_look_alikes_are_not(daemon: HttpStub, ur
     spec = ContainerSpec("glm", REF, (), labels=LABELS)
     with pytest.raises(EffectFailed, match="Conflict"):
         DockerControl(url).create(spec)
-    rows.append(row(C, "glm"))
-    with pytest.raises(EffectFailed, match=f"the name belongs to container {C}"):
+    asked = daemon.count("POST /containers/create")
+    rows.append(row(C, "glm", "removing", "Removal In Progress"))
+    with pytest.raises(EffectFailed, match=rf"the name belongs to container {C} \(removing\)"):
         DockerControl(url).create(spec)
+    assert daemon.count("POST /containers/create") == asked == 1
+
+
+def test_a_removal_waits_for_the_id_and_not_for_the_name(daemon: HttpStub, url: str) -> None:
+    """O-21: a name filter would still find the look-alike, or nothing while the id is still there."""
+    left = [(200, inspect(A, "glm", "removing"))] * 3
+
+    def look(handler: Handler) -> tuple[int, Any]:
+        return left.pop() if left else (404, {"message": f"No such container: {A}"})
+
+    daemon.routes["GET /containers/json"] = (200, [row(B, "glm-rollback")])
+    daemon.routes[f"GET /containers/{A}/json"] = look
+    daemon.routes[f"DELETE /containers/{A}"] = (
+        409,
+        {"message": f"removal of container {A} is already in progress"},
+    )
+    DockerControl(url).remove(A)
+    assert left == [] and daemon.count("GET /containers/json") == 0
+
+
+def test_a_start_that_finds_its_port_taken_is_the_same_a_second_time(daemon: HttpStub, url: str) -> None:
+    """O-25: the cause and the endpoint; the container that is left is `created`, and only its id is removed."""
+    said = (
+        "driver failed programming external connectivity on endpoint serve-a: Bind for 127.0.0.1:8001 failed: port "
+        "is already allocated"
+    )
+    made = {**inspect(A, "glm", "created", ExitCode=128, StartedAt="0001-01-01T00:00:00Z"), "Id": A}
+    daemon.routes[f"GET /images/{REF}/json"] = (200, {"Id": "sha256:1", "RepoDigests": [REF]})
+    daemon.routes["POST /containers/create"] = (201, {"Id": A})
+    daemon.routes[f"POST /containers/{A}/start"] = (500, {"message": said})
+    control, texts = DockerControl(url), []
+    for _ in range(2):
+        daemon.routes[f"GET /containers/{A}/json"] = (200, made)
+        daemon.routes[f"DELETE /containers/{A}"] = lambda handler: (
+            daemon.routes.__setitem__(f"GET /containers/{A}/json", (404, {"message": "gone"})) or (204, "")
+        )
+        assert control.create(ContainerSpec("glm", REF, (), labels=LABELS)) == A
+        with pytest.raises(EffectFailed, match=r"port_in_use: .*127\.0\.0\.1:8001 failed") as failed:
+            control.start(A)
+        texts.append(str(failed.value))
+        left = DockerReader(url).inspect(A)
+        assert (left.status, left.exit_code, left.started_at) == ("created", None, None)
+        control.remove(A)
+    assert texts[0] == texts[1]
+    deleted = [name for name, *_ in daemon.seen if name.startswith("DELETE")]
+    assert deleted == [f"DELETE /containers/{A}"] * 2
 
 
 def test_created_container_whose_answer_was_lost_is_found(daemon: HttpStub, url: str) -> None:
@@ -253,6 +328,7 @@ def test_create_refuses_short_gpu_uuids(daemon: HttpStub, url: str) -> None:
 
 
 def test_pin_that_matches_nothing_lists_what_is_here(daemon: HttpStub, url: str) -> None:
+    """O-23: refused with every digest that is here; nothing is pulled by itself."""
     other = "sha256:" + "d4" * 32
     daemon.routes["GET /images/json"] = (
         200,
@@ -265,6 +341,7 @@ def test_pin_that_matches_nothing_lists_what_is_here(daemon: HttpStub, url: str)
 
 
 def test_manifest_pin_in_a_containerd_store(daemon: HttpStub, url: str) -> None:
+    """O-23."""
     daemon.routes[f"GET /images/{DIGEST}/json"] = (
         200,
         {"Id": DIGEST, "RepoDigests": ["registry.local/eng@sha256:9"]},
@@ -283,6 +360,18 @@ def test_pull_needs_a_digest_and_an_image_afterwards(daemon: HttpStub, url: str)
     events[1] = b'{"status":"done"}\r\n'
     with pytest.raises(EffectFailed, match="no image here has this digest"):
         DockerControl(url).pull(REF, print)
+
+
+def test_logs_of_what_is_being_removed_are_a_sentence(daemon: HttpStub, url: str) -> None:
+    """O-16: not asked for again and again."""
+    daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a", "dead"))
+    daemon.routes[f"GET /containers/{A}/logs"] = (
+        409,
+        {"message": "can not get logs from container which is dead or marked for removal"},
+    )
+    for act in (DockerReader(url).logs, DockerReader(url).follow):
+        with pytest.raises(NotFound, match=r"logs of a1a1a1a1a1a1 not available \(dead or marked for removal\)"):
+            act(A)
 
 
 @pytest.mark.parametrize("status", [500, 501])

@@ -355,6 +355,26 @@ def test_a_log_that_ends_or_is_missing_says_so(rig: Rig) -> None:
     rig.until(lambda w: bool(w.log and w.log.note == "logs not available (driver none)"))
 
 
+def test_a_log_whose_container_was_made_again_breaks_off_and_names_both(rig: Rig) -> None:
+    """O-20, dialmaster/DockTUI#49: never a line of the new one; its id is offered."""
+    [old] = rig.box.values["list"]
+    rig.probes._containers()
+    rig.box.follow_ends = True
+    rig.probes.follow(A)
+    rig.until(lambda w: bool(w.log and w.log.note == "the container has ended"))
+    fresh = replace(old, id="2222bbbb" + "0" * 56)
+    rig.box.values["list"] = (fresh,)
+    rig.box.values["inspect"] = NotFound(f"no such container: {A}")
+    rig.probes._containers()
+    world = rig.until(lambda w: bool(w.log and fresh.id[:12] in w.log.note))
+    assert world.log is not None and world.log.container_id == A
+    assert world.log.note == (
+        f"{old.name} is now {fresh.id[:12]}; this is the log of {A[:12]}, which is gone: choose the new one to "
+        "follow it"
+    )
+    assert world.log.lines[-1] == f"-- {A[:12]} is gone; {fresh.name} is now {fresh.id[:12]} --"
+
+
 def test_a_broken_log_connection_is_taken_up_again(rig: Rig) -> None:
     answers: list[Any] = [(LogLine("one", "2026-01-01T00:00:01Z"),), Unreachable("docker", "reset"), ()]
     rig.box.values["log"] = lambda: answers.pop(0) if len(answers) > 1 else answers[0]

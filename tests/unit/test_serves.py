@@ -172,12 +172,15 @@ def test_an_unreadable_gateway_leaves_in_flight_unknown() -> None:
 
 @pytest.mark.parametrize("status", ["removing", "dead"])
 def test_removing_and_dead_are_shown_as_themselves(status: str) -> None:
-    """moby/moby#22312."""
+    """O-16, moby/moby#22312: as themselves, and not running; foreign ones too."""
     made = world(box(status=status, exit_code=137 if status == "dead" else None), stopped())
     serve = one(made)
     assert serve.phase is Phase.FAILED and serve.lights.process.word == status and serve.why.startswith(status)
     assert f"the name {serve.container.name} stays taken" in serve.why
     assert not serve.container.running
+    foreign = box(F, status=status, gpus=GpuGrant(("all",), "all", (), "device-request"))
+    if status == "removing":
+        assert "is removing: the daemon has not finished" in one(world(box(), stopped(), foreign), F).why
 
 
 LOOP: dict[str, Any] = {
@@ -189,7 +192,7 @@ LOOP: dict[str, Any] = {
 
 
 def test_a_restart_loop_is_never_ready() -> None:
-    """eugr/spark-vllm-docker#257."""
+    """O-17, eugr/spark-vllm-docker#257: also in the moment between two restarts in which it answers."""
     looping = box(**LOOP)
     assert (
         one(world(looping, stopped())).why
@@ -204,7 +207,7 @@ def test_a_restart_loop_is_never_ready() -> None:
 
 
 def test_a_container_removed_behind_the_console_is_missing_and_its_record_is_kept() -> None:
-    """gpustack/gpustack#6279."""
+    """O-22, gpustack/gpustack#6279."""
     made = world(stopped())
     serve = one(made)
     assert (serve.phase, serve.container.status) == (Phase.ABSENT, "missing")
@@ -303,6 +306,7 @@ def test_a_model_list_while_loading_is_not_ready() -> None:
 
 
 def test_a_load_past_its_deadline_is_a_named_time_out_with_the_last_progress() -> None:
+    """O-104."""
     """mostlygeek/llama-swap#92."""
     assert loading(5).phase is Phase.LOADING
     late = loading(12, loads={A: LoadPhase("weights", 7, 9)})

@@ -14,7 +14,12 @@ from anvil_tui.core.errors import Unreachable
 from anvil_tui.core.inflight import State, findings, list_text, request_text, slot_text, state_of
 from anvil_tui.core.journal import fold
 from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.serves import derive
+from anvil_tui.core.status import status_json, status_lines
 from anvil_tui.core.workspace import Policies
+from anvil_tui.core.world import World as WholeWorld
+from tests.support import worlds
 from tests.support.membox import World, recipe
 
 A, PORT = "primary-a", 9131
@@ -99,6 +104,31 @@ def test_what_should_be_looked_at_is_found() -> None:
     assert any("7-2 on primary-a should have been ended" in f for f in findings(leaks, POLICIES))
     below = dataclasses.replace(seen(), backends=(Backend(A, "", -1),))
     assert list(findings(below, POLICIES)) == ["gateway: it counts -1 requests on primary-a: its count leaks"]
+
+
+def test_status_lists_requests_under_their_slot_and_says_when_it_cannot() -> None:
+    calm = worlds.calm()
+    base = calm.gateway.value
+    assert base is not None
+    slot = base.backends[0].name
+    here = tuple(dataclasses.replace(r, backend=slot) for r in (LIVE, STALLED))
+    counted = (dataclasses.replace(base.backends[0], in_flight=2), *base.backends[1:])
+
+    def with_requests(requests: tuple[Request, ...] | None) -> WholeWorld:
+        gateway = dataclasses.replace(base, backends=counted, requests=requests)
+        return derive(dataclasses.replace(calm, gateway=Reading.known(gateway, worlds.NOW_S, "haproxy")))
+
+    lines = status_lines(with_requests(here))
+    at = next(n for n, line in enumerate(lines) if line.startswith(f"  {slot} "))
+    assert "in flight 2" in lines[at]
+    assert lines[at + 1] == f"      {request_text(here[1], POLICIES)}"
+    listed = status_json(with_requests(here))["gateway"]["value"]["requests"]
+    assert [(r["id"], r["state"], r["bytes_per_s"]) for r in listed] == [
+        ("7-1", "flowing", 900.0), ("7-2", "stalled", 58.3),
+    ]  # fmt: skip
+    assert any("7-2 stalled" in p for p in with_requests(here).problems)
+    assert "      requests cannot be listed" in status_lines(with_requests(None))
+    assert status_json(with_requests(None))["gateway"]["value"]["requests"] is None
 
 
 # what a plan says beforehand

@@ -51,6 +51,7 @@ class JournalFile:
             seq, prev = self._tail
             record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
             line = _hidden_line(_to_json(record, prev), self._redact)
+            self._reserve.look(fd)
             self._write(fd, line.encode() + b"\n")
             if kind == "end":
                 self._reserve.remove()

@@ -15,6 +15,8 @@ from anvil_tui.core.errors import EffectFailed
 # A way back wrote 12 KiB of journal, record and alias map on real parts; the rest is for long reasons.
 BYTES = 256 * 1024
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# Aliases and record are written whole beside the old ones; a journal line may still find room in its block.
+LEAST = 64 * 1024
 
 
 class Reserve:
@@ -43,6 +45,12 @@ class Reserve:
             return False
         os.truncate(self._path, 0)
         return True
+
+    def look(self, fd: int) -> None:
+        """Give it up when the disk of an open file has less than `LEAST` left."""
+        disk = os.fstatvfs(fd)
+        if (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize < LEAST:
+            self.give_up()
 
     def given_up(self) -> bool | None:
         """None when none was ever taken, or the operation has ended."""

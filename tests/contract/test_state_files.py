@@ -341,9 +341,10 @@ def test_on_a_full_disk_the_reserve_carries_the_way_back(small_disk: Path) -> No
     journal.append("begin", op="op")
     fill(small_disk)
     assert operations.cancel_asked("op") is None
-    for number in range(100):
-        journal.append("note", text=f"{number} {'x' * 1000}")
+    journal.append("note", text="this line fits into the block of the last, a whole file would not")
     assert "is full" in (operations.cancel_asked("op") or "")
+    for number in range(99):
+        journal.append("note", text=f"{number} {'x' * 1000}")
     with pytest.raises(EffectFailed, match="disk is full"):
         operations.save("op", "engine.log", "a long log")
     journal.append("end", outcome="undone", why="", residue=[])

@@ -195,7 +195,7 @@ def test_control_takes_full_ids_only(daemon: HttpStub, url: str, wrong: str) -> 
 
 
 def test_name_of_a_stranger_is_told_and_look_alikes_are_not(daemon: HttpStub, url: str) -> None:
-    """O-21: the daemon's filter is a substring match; and O-16: who holds a name is said before any create call."""
+    """O-21: the daemon's filter is a substring match; O-16: who holds a name is said before any create call."""
     daemon.routes[f"GET /images/{REF}/json"] = (200, {"Id": "sha256:1", "RepoDigests": [REF]})
     daemon.routes["POST /containers/create"] = (409, {"message": "Conflict. The name is in use"})
     rows = [row(A, "glm-rollback"), row(B, "old-glm")]
@@ -234,8 +234,8 @@ def test_a_removal_waits_for_the_id_and_not_for_the_name(daemon: HttpStub, url: 
 def test_a_start_that_finds_its_port_taken_is_the_same_a_second_time(daemon: HttpStub, url: str) -> None:
     """O-25: the cause and the endpoint; the container that is left is `created`, and only its id is removed."""
     said = (
-        "driver failed programming external connectivity on endpoint serve-a: Bind for 127.0.0.1:8001 failed: port "
-        "is already allocated"
+        "driver failed programming external connectivity on endpoint serve-a: Bind for 127.0.0.1:8001 failed: "
+        "port is already allocated"
     )
     made = {**inspect(A, "glm", "created", ExitCode=128, StartedAt="0001-01-01T00:00:00Z"), "Id": A}
     daemon.routes[f"GET /images/{REF}/json"] = (200, {"Id": "sha256:1", "RepoDigests": [REF]})

@@ -7,6 +7,7 @@ cannot be made, hard links or copies). A blob belongs to every revision whose sn
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.storage import Revision
 
 _REMOVING = ".anvil-removing-"
+_SNAPSHOT = re.compile(r"/models--[^/]+/snapshots/[^/]+/")
+_MAX_LINKS = 40  # as the kernel
 Inode = tuple[int, int]
 
 
@@ -49,7 +52,13 @@ class HubCaches:
             raise Unreachable(str(why.filename), why.strerror or str(why)) from why
 
     def real(self, path: str) -> str:
-        return os.path.realpath(path)
+        at = Path(path)
+        for _ in range(_MAX_LINKS):
+            at = Path(os.path.realpath(at.parent)) / at.name
+            if not at.is_symlink() or _SNAPSHOT.search(str(at)):
+                break
+            at = at.parent / at.readlink()
+        return str(at)
 
     def repository_bytes(self, snapshot: str) -> int:
         try:

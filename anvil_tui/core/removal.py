@@ -54,7 +54,7 @@ def find(target: str, stored: Stored) -> StoredImage | Revision:
 
 def _remove_image(d: Draft, image: StoredImage, ground: Ground) -> None:
     target = d.intent.target
-    others = [n for n in image.names if n != target and n.partition("@")[0].rpartition(":")[0] != target]
+    others = [n for n in image.names if n != target]
     only_name = target in image.pins and any(_repository(n) != _repository(target) for n in others)
     d.rests_on["image"] = {"id": image.id, "names": sorted(image.names), "bytes": image.bytes}
     for holder in image_holders(image, ground):

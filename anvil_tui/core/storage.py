@@ -60,8 +60,8 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """All of it. None = could not be read, `why` says. `sources` are mount sources of recipes and containers, with
-    the real path of each."""
+    """All of it. None = could not be read, `why` says. `sources` are paths of the host that recipes and containers
+    name (mount sources, weights), with the real path of each."""
 
     images: tuple[StoredImage, ...] | None = None
     revisions: tuple[Revision, ...] | None = None
@@ -123,8 +123,9 @@ def image_holders(image: StoredImage, ground: Ground) -> list[str]:
 
 
 def _is(ref: str, image: StoredImage) -> bool:
-    """Whether a reference means this image: by its name and digest, by a tag, or by its id."""
-    return bool(ref) and (ref in image.names or ref.partition("@")[2] == image.id or ref == image.id)
+    """Whether a reference means this image: by a digest, whatever the name before it, by a tag, or by its id."""
+    digests = {image.id, *(pin.partition("@")[2] for pin in image.pins)}
+    return bool(ref) and (ref in image.tags or ref.partition("@")[2] in digests or ref == image.id)
 
 
 def revision_holders(found: Revision, ground: Ground) -> list[str]:
@@ -136,42 +137,52 @@ def revision_holders(found: Revision, ground: Ground) -> list[str]:
         elif _needs(recipe, found, ground.sources):
             holders.append(place)
     holders += [f"recipe {r.id}" for r in ground.recipes.values() if _needs(r, found, ground.sources)]
-    holders += [
-        f"container {c.name} ({c.id[:12]}, {c.status}), on no record, which mounts {source}"
-        for c in ground.containers.values()
-        for source, _, _ in c.mounts
-        if c.id not in ground.record.serves and _covers(ground.sources.get(source, source), found.path)
-    ]
+    for c in ground.containers.values():
+        who = f"container {c.name} ({c.id[:12]}, {c.status}), on no record,"
+        if c.id in ground.record.serves:
+            continue
+        if c.status == "unknown":
+            holders.append(f"{who} of which it is not known what it mounts: {c.error}")
+        paths = {source: ground.sources.get(source, source) for source, _, _ in c.mounts}
+        holders += [
+            f"{who} which mounts {source}"
+            for source, path in paths.items()
+            if _covers(path, found.path) or _inside(path, found)
+        ]
     holders += [f"process {pid}, which has a file of it open" for pid in found.users]
     return [*holders, *ground.unread()]
 
 
 def _needs(recipe: Recipe, found: Revision, sources: Mapping[str, str]) -> bool:
-    weights = [
-        recipe.model,
-        *([recipe.speculation.draft] if recipe.speculation and recipe.speculation.draft else []),
-    ]
-    return any(_named(w, found) or _mounted(w, recipe, found, sources) for w in weights)
+    mounted = (sources.get(mount.source, mount.source) for mount in recipe.launch.mounts)
+    seen = (sources.get(path, path) for path in weights_paths(recipe, sources))
+    return (
+        any(_named(w, found) for w in _weights(recipe))
+        or any(_covers(found.path, source) for source in mounted)
+        or any(_inside(path, found) for path in seen)
+    )
+
+
+def _weights(recipe: Recipe) -> tuple[Weights, ...]:
+    draft = recipe.speculation.draft if recipe.speculation else None
+    return (recipe.model, draft) if draft else (recipe.model,)
 
 
 def _named(weights: Weights, found: Revision) -> bool:
-    """By repository and revision; a recipe that names no revision, or a branch, may mean any of them."""
+    """By repository and revision; what is no whole revision (none, a branch, a tag, a prefix) may mean any."""
     if weights.repo.lower() != found.repo.lower():
         return False
-    exact = re.fullmatch(r"[0-9a-f]{7,40}", weights.revision)
-    return found.revision.startswith(weights.revision) if exact else True
+    exact = re.fullmatch(r"[0-9a-f]{40}", weights.revision)
+    return found.revision == weights.revision if exact else True
 
 
-def _mounted(weights: Weights, recipe: Recipe, found: Revision, sources: Mapping[str, str]) -> bool:
-    """By path: what the engine sees, taken back through the recipe's mounts."""
-    for mount in recipe.launch.mounts:
-        source = sources.get(mount.source, mount.source).rstrip("/")
-        inside = weights.path == mount.target or weights.path.startswith(mount.target.rstrip("/") + "/")
-        if inside and _inside(source + weights.path[len(mount.target.rstrip("/")) :], found):
-            return True
-        if _covers(found.path, source):
-            return True
-    return False
+def weights_paths(recipe: Recipe, sources: Mapping[str, str]) -> Iterator[str]:
+    """Weights as the host sees them: what the engine is given, taken back through the recipe's mounts."""
+    for path in (w.path for w in _weights(recipe)):
+        for mount in recipe.launch.mounts:
+            target = mount.target.rstrip("/")
+            if path == mount.target or path.startswith(target + "/"):
+                yield sources.get(mount.source, mount.source).rstrip("/") + path[len(target) :]
 
 
 def _inside(path: str, found: Revision) -> bool:

@@ -29,7 +29,7 @@ class CacheReader(Protocol):
         Unreachable when one cannot be read."""
 
     def real(self, path: str) -> str:
-        """The path without any link in it."""
+        """The path with its links followed, up to a file's place in a snapshot: its blob is shared."""
 
     def repository_bytes(self, snapshot: str) -> int:
         """What the repository of a snapshot takes on the disk, each file once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.plan import Intent
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.storage import Ground, Stored
+from anvil_tui.core.storage import Ground, Stored, weights_paths
 from anvil_tui.service.box import Box
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def survey(box: Box) -> tuple[Stored, Ground]:
     )  # fmt: skip
 
 
-def stored(box: Box, recipes: Iterable[Recipe], containers: Iterable[Container]) -> Stored:
+def stored(box: Box, recipes: Collection[Recipe], containers: Iterable[Container]) -> Stored:
     """Images and model caches; what cannot be read is None, with the reason."""
     why: list[str] = []
 
@@ -53,6 +53,8 @@ def stored(box: Box, recipes: Iterable[Recipe], containers: Iterable[Container])
     sources = {s: caches.real(p) if caches and p.startswith("/") else p for s, p in (theirs | ours).items()}
     if caches is None:
         why.append(ELSEWHERE)
+    else:
+        sources |= {p: caches.real(p) for r in recipes for p in tuple(weights_paths(r, sources))}
     revisions = ask(lambda: caches.revisions(folders)) if caches else None
     return Stored(ask(box.images.images), revisions, ask(box.images.disk_bytes), tuple(why), sources)
 

@@ -184,6 +184,7 @@ def needs(**model: Any) -> Recipe:
         (needs(repo="Org/M", revision=REV[:12]), True),
         (needs(repo="org/m"), True),
         (needs(repo="org/m", revision="main"), True),
+        (needs(repo="org/m", revision="20240815"), True),
         (needs(repo="org/m", revision="b" * 40), False),
         (needs(repo="other/m", revision=REV), False),
         (needs(draft={"repo": "org/m", "revision": REV}), True),
@@ -250,6 +251,41 @@ def test_a_mount_by_another_path_to_the_same_folder_refers_too(world: World) -> 
     left = Container("e" * 64, "left", "exited", "x", "x", {OPERATION_LABEL: "op"}, mounts=mounts)
     world.docker.all[left.id] = left
     assert "container left" in world.plan("remove", target=str(made / "snapshots" / REV)).refusals[0]
+
+
+def test_weights_behind_a_link_of_their_own_refer_too(world: World) -> None:
+    """A folder that is mounted whole, and in it a link that says which revision is served: that one, no other."""
+    made = cached(world, REV, "b" * 40)
+    (world.tmp / "current").symlink_to(f"hub/models--org--m/snapshots/{REV}")
+    (world.tmp / "w.bin").symlink_to("current/w.bin")
+    mount = {"source": str(world.tmp), "target": "/srv"}
+    for path in ("/srv/current", "/srv/current/w.bin", "/srv/w.bin"):
+        world.recipes[2:] = [needs(path=path, mounts=(mount,))]
+        refusals = world.plan("remove", target=f"org/m@{REV}").refusals
+        assert [r.endswith("is needed by recipe n") for r in refusals] == [True], path
+        assert world.plan("remove", target=str(made / "snapshots" / ("b" * 40))).refusals == (), path
+
+
+@pytest.mark.parametrize("mounted", ["snapshots/{0}", "snapshots/{0}/w.bin", "blobs", "blobs/aaaa", ""])
+def test_a_stopped_stranger_that_mounts_a_part_of_it_refers_too(world: World, mounted: str) -> None:
+    made = cached(world, REV)
+    source = str(made / mounted.format(REV))
+    world.docker.all["e" * 64] = Container("e" * 64, "theirs", "exited", "x", "x", mounts=((source, "/m", True),))
+    (refusal,) = world.plan("remove", target=f"org/m@{REV}").refusals
+    assert refusal.endswith(f"on no record, which mounts {source}")
+
+
+def test_a_container_that_cannot_be_inspected_may_mount_anything(world: World) -> None:
+    cached(world, REV)
+    world.docker.all["e" * 64] = Container("e" * 64, "dark", "unknown", "x", "x", error="input/output error")
+    (refusal,) = world.plan("remove", target=f"org/m@{REV}").refusals
+    assert "container dark" in refusal and "not known what it mounts: input/output error" in refusal
+
+
+@pytest.mark.parametrize("name", ["reg/old:nightly", "docker.io/reg/old", "mirror/old"])
+def test_a_recipe_means_an_image_by_the_digest_whatever_the_name(world: World, name: str) -> None:
+    world.recipes.append(recipe("n", image={"ref": f"{name}@{FREE_PIN.partition('@')[2]}"}))
+    assert world.plan("remove", target=FREE_ID).refusals[0].endswith("is needed by recipe n")
 
 
 def test_a_file_that_is_opened_meanwhile_keeps_the_revision(world: World) -> None:

@@ -27,6 +27,8 @@ _WANTED = {
     "is_instance_of": "a string",
 }  # fmt: skip
 
+_WINDOWS = re.compile(r"(?:(?:^|[^A-Za-z])[A-Za-z]:(?:[\\/]\S*?)?|(?:^|[\s=])\\\\\S+?)[\x00-\x1f]")
+
 Problem = tuple[KeyPath, str]
 
 
@@ -60,9 +62,10 @@ def problems_of(error: ValidationError, model: type[Table]) -> list[Problem]:
 
 
 def control_characters(data: Any, key: KeyPath = ()) -> Iterator[Problem]:
-    """Windows paths that a basic string turned into something else (`"D:\\temp"` holds a TAB)."""
-    if isinstance(data, str) and re.search(r"(^|[^A-Za-z])[A-Za-z]:[\x00-\x1f]", data):
-        yield key, f"holds a control character after a drive letter: {HINT}"
+    """Windows paths that a basic string turned into something else (`"D:\\temp"` holds a TAB), wherever any text
+    is allowed; a line end in other text is nobody's mistake."""
+    if isinstance(data, str) and _WINDOWS.search(data):
+        yield key, f"holds a control character in a Windows path: {HINT}"
     elif isinstance(data, dict):
         for name, value in data.items():
             yield from control_characters(value, (*key, name))
@@ -103,17 +106,19 @@ def _unknown(key: KeyPath, model: type[Table]) -> str:
     name = str(key[-1])
     here = _model_at(key[:-1], model)
     own = _names(here) if here else ()
-    near = get_close_matches(name, own, 1, 0.7)
+    plain = name.lower().replace("-", "_")
+    near = get_close_matches(plain, own, 1, 0.7)
     if near:
         return f"unknown key; nearest known key: {near[0]}"
     homes = list(dict.fromkeys(home for home, known in _all(model) if known == name))
     if homes:
         return f"this key belongs to {' or '.join(homes)}"
-    close = get_close_matches(name, [known for _, known in _all(model)], 1)
+    close = get_close_matches(plain, [known for _, known in _all(model)], 1)
     if close:
         home = next(home for home, known in _all(model) if known == close[0])
         return f"unknown key; nearest known key: {close[0]} in {home}"
-    return f"unknown key; known here: {', '.join(own)}"
+    flags = "; flags of the engine go into argv" if "argv" in own else ""
+    return f"unknown key; known here: {', '.join(own)}{flags}"
 
 
 def _names(model: type[Table]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """anvil.toml, recipes and suites as files: strict loading, and a rewrite of one value that keeps all other bytes.
 
 Every error is a BadFile that names file, line, dotted key, what is wrong and the nearest known key, all errors
-of a file at once. UTF-8 with or without BOM; CRLF is fine, a lone CR is not.
+of a file at once. UTF-8, a BOM is accepted; CRLF is fine, a lone CR is not.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ def read_revision(path: Path) -> str:
     return revision(_read(path))
 
 
-def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = None) -> None:
-    """Set one value, keeping comments, order, line ends and BOM: no other byte changes.
+def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = None) -> str:
+    """Set one value, keeping comments, order and line ends: no other byte changes, but a BOM is dropped. Returns
+    the sentence that says so, "" = there was none.
 
     `dotted_key` is written as in error messages (`roles[0].slots[1].port`). `expected` is the revision the
     operator saw: Refused with a diff when the file is another by now. BadFile when the result would not load;
@@ -105,8 +106,9 @@ def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = 
         if expected is not None and revision(raw) != expected:
             raise Refused(_conflict(path, revision(raw), expected, text, new))
         _check_rewrite(path, text, new)
-        if new != text:
-            write_atomic(path, (_BOM if raw.startswith(_BOM) else b"") + new.encode())
+        if new.encode() != raw:
+            write_atomic(path, new)
+    return f"{path}: its byte order mark (BOM) was dropped" if raw.startswith(_BOM) else ""
 
 
 def write_workspace(directory: Path) -> tuple[Path, ...]:

@@ -241,12 +241,15 @@ def test_a_start_that_finds_its_port_taken_is_the_same_a_second_time(daemon: Htt
     daemon.routes[f"GET /images/{REF}/json"] = (200, {"Id": "sha256:1", "RepoDigests": [REF]})
     daemon.routes["POST /containers/create"] = (201, {"Id": A})
     daemon.routes[f"POST /containers/{A}/start"] = (500, {"message": said})
+
+    def delete(handler: Handler) -> tuple[int, Any]:
+        daemon.routes[f"GET /containers/{A}/json"] = (404, {"message": "gone"})
+        return 204, ""
+
     control, texts = DockerControl(url), []
     for _ in range(2):
         daemon.routes[f"GET /containers/{A}/json"] = (200, made)
-        daemon.routes[f"DELETE /containers/{A}"] = lambda handler: (
-            daemon.routes.__setitem__(f"GET /containers/{A}/json", (404, {"message": "gone"})) or (204, "")
-        )
+        daemon.routes[f"DELETE /containers/{A}"] = delete
         assert control.create(ContainerSpec("glm", REF, (), labels=LABELS)) == A
         with pytest.raises(EffectFailed, match=r"port_in_use: .*127\.0\.0\.1:8001 failed") as failed:
             control.start(A)

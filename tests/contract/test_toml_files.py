@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,7 @@ def test_the_good_ones_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [WORKSPACE, WORKSPACE.replace("\n", "\r\n")])
 def test_bom_and_crlf_are_fine(tmp_path: Path, text: str) -> None:
+    """O-81, hukkin/tomli#304."""
     box(tmp_path, b"\xef\xbb\xbf" + text.encode())
     assert load_workspace(tmp_path).box.name == "b"
 
@@ -79,29 +82,59 @@ def test_bom_and_crlf_are_fine(tmp_path: Path, text: str) -> None:
         ('dir = "D:\\temp\\new"', "use single quotes or double the backslashes"),
         ('dir = "models\\new"', "use single quotes or double the backslashes"),
         ('binary = "E:\\build\\found"', "use single quotes or double the backslashes"),
+        ('dir = "C:/models\\temp"', "use single quotes or double the backslashes"),
+        ('dir = """C:\\Users\\op"""', "use single quotes or double the backslashes"),
+        ('dir = """D:\\temp"""', "use single quotes or double the backslashes"),
     ],
 )
 def test_a_windows_path_in_double_quotes_is_caught(tmp_path: Path, value: str, says: str) -> None:
+    """O-82: what does not parse, and what parses into another string."""
     error = refusal(WORKSPACE.replace("[gateway]", f"[gateway]\n{value}"), tmp_path)
     assert error.line == 6
     assert says in str(error)
 
 
-def test_a_windows_path_in_arguments_is_caught_too(tmp_path: Path) -> None:
-    path = recipe(tmp_path, RECIPE.replace('"-m",', '"--cache=D:\\temp",\n"-m",'))
-    with pytest.raises(BadFile, match=r"one.toml:14: launch.argv\[0\]: .*single quotes"):
+def test_the_parse_error_names_line_and_column(tmp_path: Path) -> None:
+    """O-82: the backslash of `\\U` stands in column 14, where the parser stops."""
+    error = refusal('cache = "C:\\Users\\op\\hf"\n', tmp_path)
+    assert error.line == 1 and "(column 1" in str(error)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [r"--cache=D:\temp", r"D:\temp", r"C:/models\temp", r"C:\\ok\new", r"\\\\srv\new", r"--dir=\\\\srv\share\new"],
+)
+def test_a_windows_path_in_arguments_and_variables_is_caught_too(tmp_path: Path, value: str) -> None:
+    """O-82, the silent variant, where any text is allowed."""
+    path = recipe(tmp_path, RECIPE.replace('"-m",', f'"{value}",\n"-m",'))
+    with pytest.raises(BadFile, match=r"one.toml:14: (launch.argv\[0\]|not TOML): .*single quotes"):
+        load_recipe(path)
+    recipe(tmp_path, RECIPE.replace("[envelope]", f'[launch.env]\nHF_HOME = "{value}"\n[envelope]'))
+    with pytest.raises(BadFile, match=r"one.toml:16: (launch.env.HF_HOME|not TOML): .*single quotes"):
         load_recipe(path)
 
 
+def test_a_mount_with_a_windows_path_is_never_made(tmp_path: Path) -> None:
+    """O-82: the recipe is refused, so there is nothing that could be mounted."""
+    mounts = RECIPE.replace("[envelope]", '[[launch.mounts]]\nsource = "models\\temp"\ntarget = "/m"\n[envelope]')
+    with pytest.raises(
+        BadFile, match=r"one.toml:16: launch.mounts\[0\].source: .*control characters.*single quotes"
+    ):
+        load_recipe(recipe(tmp_path, mounts))
+
+
 def test_literal_and_doubled_backslashes_are_paths(tmp_path: Path) -> None:
+    """O-82."""
     box(tmp_path, WORKSPACE.replace("[gateway]", "[gateway]\ndir = 'C:\\Users\\op'\nbinary = \"C:\\\\new\""))
     made = load_workspace(tmp_path).gateway
     assert (made.dir, made.binary) == ("C:\\Users\\op", "C:\\new")
 
 
 def test_ordinary_escapes_in_arguments_are_left_alone(tmp_path: Path) -> None:
-    made = load_recipe(recipe(tmp_path, RECIPE.replace('"-m",', '"--stop", "a\\nb", "-m",')))
-    assert made.launch.argv[1] == "a\nb"
+    texts = ["a\nb", "say: a\nb", '{"a": 1,\n"b": 2}', "http://x/y\n", "{% if a: %}\n{% endif %}", "k: v\n"]
+    written = ", ".join(json.dumps(t) for t in texts)
+    made = load_recipe(recipe(tmp_path, RECIPE.replace('"-m",', f'"--stop", {written}, "-m",')))
+    assert list(made.launch.argv[1:7]) == texts
 
 
 @pytest.mark.parametrize(
@@ -119,6 +152,7 @@ def test_ordinary_escapes_in_arguments_are_left_alone(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_file_of_ours_names_its_line(tmp_path: Path, raw: bytes, line: int, says: str) -> None:
+    """O-83 among them: a lone CR, also as the only line end there is."""
     path = box(tmp_path, raw)
     with pytest.raises(BadFile) as error:
         load_workspace(tmp_path)
@@ -164,6 +198,20 @@ def test_absent_huge_and_odd_files(tmp_path: Path) -> None:
         ("port = 8001", "port = true", 12, "roles[0].slots[0].port", "must be an integer, not a boolean"),
         ("port = 8001", "port = 8001.0", 12, "roles[0].slots[0].port", "must be an integer, not a float"),
         ("port = 8001", "port = 70000", 12, "roles[0].slots[0].port", "65535, not 70000"),
+        ("port = 8001", "port = -8001", 12, "roles[0].slots[0].port", "greater than or equal to 1, not -8001"),
+        ("port = 8001", "port = nan", 12, "roles[0].slots[0].port", "must be an integer, not a float"),
+        ("port = 8001", "port = [8001]", 12, "roles[0].slots[0].port", "must be an integer, not an array"),
+        ("port = 8001", "port = 2026-09-02", 12, "roles[0].slots[0].port", "must be an integer, not a date"),
+        ("[box]", "[slots]\nport = 1\n[box]", 2, "slots", "belongs to [[roles]]"),
+        (
+            "[box]",
+            "[gateway.policies]\ndrain_timeout_s = 3\n[box]",
+            2,
+            "gateway.policies",
+            "belongs to the top level",
+        ),
+        ("[gateway]", "[gateway]\nHold-Max-S = 1", 6, "gateway.Hold-Max-S", "nearest known key: hold_max_s"),
+        ("[box]", 'base_url = "http://127.0.0.1:8899"\n[box]', 2, "base_url", "unknown key"),
         ("port = 8001", "port = 0", 12, "roles[0].slots[0].port", "greater than or equal to 1, not 0"),
         ('aliases = ["llm.primary"]', 'aliases = "llm.primary"', 9, "roles[0].aliases", "an array, not a string"),
         (
@@ -186,6 +234,7 @@ def test_absent_huge_and_odd_files(tmp_path: Path) -> None:
 def test_an_error_names_line_key_and_help(
     tmp_path: Path, old: str, new: str, line: int, key: str, says: str
 ) -> None:
+    """O-84 (nearest key), O-85 (right table), O-86 (found and wanted type)."""
     assert WORKSPACE.count(old) == 1
     error = refusal(WORKSPACE.replace(old, new), tmp_path)
     found = f"anvil.toml:{line}: {key}: "
@@ -201,7 +250,26 @@ def test_all_errors_of_a_file_come_at_once_in_line_order(tmp_path: Path) -> None
     assert (error.line, error.key) == (4, "box.kind")
 
 
+def test_nothing_remote_is_asked_unless_it_is_written(tmp_path: Path) -> None:
+    """O-85: no endpoint outside this machine stands in any default."""
+    box(tmp_path)
+    said = json.dumps(load_workspace(tmp_path).model_dump(mode="json", exclude={"box", "roles"}))
+    hosts = re.findall(r"\w+://[^\"]*|\b\d+\.\d+\.\d+\.\d+", said)
+    assert hosts and all(h.startswith(("unix://", "127.0.0.1")) for h in hosts)
+
+
+def test_flags_of_the_engine_belong_into_its_arguments(tmp_path: Path) -> None:
+    """O-84: the case's two keys, each with its line and where such a thing goes."""
+    flags = RECIPE.replace("[launch]", "[launch]\ngpu_memory_utilisation = 0.95\nmax_modl_len = 393216")
+    with pytest.raises(BadFile) as error:
+        load_recipe(recipe(tmp_path, flags))
+    rows = str(error.value).splitlines()
+    assert [r.split(": ")[0].rsplit(":", 1)[1] for r in rows] == ["14", "15"]
+    assert all("unknown key" in r and "flags of the engine go into argv" in r for r in rows)
+
+
 def test_underscored_numbers_and_free_tables_pass(tmp_path: Path) -> None:
+    """O-86, O-84: arguments and variables are where unknown names pass."""
     made = load_recipe(
         recipe(tmp_path, RECIPE.replace("8192", "393_216") + '[launch.env]\nANY_NAME_AT_ALL = "1"\n')
     )

@@ -28,15 +28,39 @@ from tests.support.workspace import WORKSPACE, box
 def test_a_rewrite_changes_the_value_and_no_other_byte(
     tmp_path: Path, key: str, value: str | int | list[str], old: str, new: str, end: str, bom: bytes
 ) -> None:
+    """O-87; O-81: the BOM goes once, and that is said; O-83: line ends stay."""
     text = WORKSPACE.replace("\n", end)
     path = box(tmp_path, bom + text.encode())
-    set_value(path, key, value)
+    assert set_value(path, key, value) == (f"{path}: its byte order mark (BOM) was dropped" if bom else "")
     assert text.count(old) == 1
-    assert path.read_bytes() == bom + text.replace(old, new).encode()
+    assert path.read_bytes() == text.replace(old, new).encode()
+    assert set_value(path, key, value) == ""
     load_workspace(tmp_path)
 
 
+def test_an_indented_table_and_the_comments_around_stay(tmp_path: Path) -> None:
+    """O-87: the case's own file; exactly one line is another."""
+    before = (
+        "# pool note\n[pool]\nport = 8001  # do not move\n# alt = 9\n\n"
+        "  [pool.limits]   # indented on purpose\n  c = 1\n"
+    )
+    path = box(tmp_path, before)
+    set_value(path, "pool.port", 8002)
+    assert path.read_text() == before.replace("port = 8001", "port = 8002")
+    set_value(path, "pool.limits.c", 2)
+    assert path.read_text() == before.replace("port = 8001", "port = 8002").replace("c = 1", "c = 2")
+
+
+def test_mixed_line_ends_and_a_missing_last_one_stay(tmp_path: Path) -> None:
+    """O-83: line by line as they were."""
+    path = box(tmp_path, b"a = 1\r\nb = 2\n\r\n[t]\nc = 3 # x")
+    set_value(path, "a", 10)
+    set_value(path, "t.c", 30)
+    assert path.read_bytes() == b"a = 10\r\nb = 2\n\r\n[t]\nc = 30 # x"
+
+
 def test_the_case_of_the_pool_file(tmp_path: Path) -> None:
+    """O-83."""
     path = box(tmp_path, b"# pool\r\n[pool]\r\nport = 8001 # keep\r\n")
     set_value(path, "pool.port", 8002)
     assert path.read_bytes() == b"# pool\r\n[pool]\r\nport = 8002 # keep\r\n"
@@ -54,6 +78,7 @@ def test_a_missing_key_is_added_to_its_table_as_one_line(tmp_path: Path, end: st
 
 
 def test_paths_are_written_as_literal_strings(tmp_path: Path) -> None:
+    """O-82."""
     path = box(tmp_path, WORKSPACE.replace("[gateway]", '[gateway]\ndir = "x"'))
     set_value(path, "gateway.dir", "C:\\new")
     assert "dir = 'C:\\new'\n" in path.read_text()
@@ -86,6 +111,7 @@ def test_a_broken_file_can_be_mended_one_value_at_a_time(tmp_path: Path) -> None
 
 
 def test_a_rewrite_of_a_file_with_a_lone_cr_leaves_it(tmp_path: Path) -> None:
+    """O-83."""
     path = box(tmp_path, b"a = 1 # x\r y\n")
     with pytest.raises(BadFile, match=r"anvil.toml:1: a lone carriage return"):
         set_value(path, "a", 2)
@@ -93,6 +119,7 @@ def test_a_rewrite_of_a_file_with_a_lone_cr_leaves_it(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-88."""
     path = box(tmp_path)
 
     def full(*_: object) -> None:
@@ -108,6 +135,7 @@ def test_a_full_disk_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_second_save_on_an_old_revision_is_refused_with_a_diff(tmp_path: Path) -> None:
+    """O-91."""
     path = box(tmp_path)
     seen_by_both = read_revision(path)
     set_value(path, "box.name", "first", seen_by_both)

@@ -9,6 +9,7 @@ from anvil_tui.core.credentials import copy_text, unproven
 from anvil_tui.core.inflight import findings
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.ownership import card_label, needed_by, owner_text, sight_of, unreturned_mib
+from anvil_tui.core.times import parse_time, skew
 from anvil_tui.core.world import Phase, RoleRecord, Serve, World
 
 
@@ -82,6 +83,9 @@ def _serves(world: World) -> Iterator[str]:
             yield f"foreign container {s.container.name} ({s.container.id[:12]}): {s.why}"
         if s.container.oom_killed and s.container.running:
             yield f"{s.name}: a process in it was OOM-killed since its start"
+        if ahead := skew(parse_time(s.container.started_at), world.now_utc):
+            started = f"container {s.container.id[:12]} started at {s.container.started_at}"
+            yield f"{s.name}: {ahead}: {started}, which is still to come here"
         if fallen := _fell_back(s):
             yield f"{s.name} ({s.container.id[:12]}) {fallen}"
 

@@ -308,7 +308,7 @@ def _drill(look: _Look) -> Check:
         return Check("drill", "ok", f"{told}; the policies ask for none")
     if last is None or when is None or last.outcome != "restored":
         return Check("drill", "missing", f"{told}; drill_max_age_days = {days} asks for one that restored it")
-    age = (look.today - when.date()).days
+    age = max(0, (look.today - when.date()).days)
     return Check(
         "drill", "ok" if age <= days else "missing", f"{told}, {age} days ago; at most {days} are allowed"
     )

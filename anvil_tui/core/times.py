@@ -1,7 +1,7 @@
 """Times as Docker, logs and journals write them: RFC 3339 text with any number of fraction digits.
 
-Docker writes year 1 for "never". That is None here, before any zone is applied: year 1 cannot be moved
-to a zone west of UTC without an overflow.
+Docker writes year 1 for "never", west of UTC the last day of year 0. That is None here, before any zone is
+applied: year 1 cannot be moved to a zone west of UTC without an overflow.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def epoch_ns(text: str | None) -> int | None:
 
 def _fields(text: str | None) -> tuple[datetime, str] | None:
     """The instant and its fraction digits."""
-    if not text or text.startswith("0001-"):
+    if not text or text.startswith(("0001-", "0000-")):
         return None
     match = _RFC3339.fullmatch(text.strip())
     if match is None:
@@ -74,11 +74,13 @@ def age_s(at: datetime | None, now: datetime) -> float | None:
 def age(at: datetime | None, now: datetime) -> str:
     """A short age: `-` for never, `clock skew 12 s` for the future, else as `span` writes it."""
     seconds = age_s(at, now)
-    if seconds is None:
-        return "-"
-    if seconds < -_SKEW_S:
-        return f"clock skew {span(-seconds)}"
-    return span(max(0.0, seconds))
+    return "-" if seconds is None else skew(at, now) or span(max(0.0, seconds))
+
+
+def skew(at: datetime | None, now: datetime) -> str:
+    """`clock skew 12 s` for a time that is still to come, "" for any other."""
+    seconds = age_s(at, now)
+    return f"clock skew {span(-seconds)}" if seconds is not None and seconds < -_SKEW_S else ""
 
 
 def span(seconds: float) -> str:

@@ -3,8 +3,8 @@ them (field cases of the kinds container-state, image-identity, start-failure)."
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from anvil_tui.core.errors import EffectFailed
 from anvil_tui.core.journal import OperationView, fold
 from anvil_tui.core.plan import Plan
 from anvil_tui.core.world import Phase
+from anvil_tui.ui.presenters import details
 from tests.support.membox import IMAGE, World, recipe
+from tests.unit.test_presenters_screens import VIEW, words
 from tests.unit.test_serves import F, box, one, stopped, world
 
 
@@ -32,7 +34,7 @@ def serve(made: World, name: str) -> str:
 
 
 def change(made: World, container_id: str, **fields: Any) -> Container:
-    made.docker.all[container_id] = dataclasses.replace(made.docker.all[container_id], **fields)
+    made.docker.all[container_id] = replace(made.docker.all[container_id], **fields)
     return made.docker.all[container_id]
 
 
@@ -152,7 +154,7 @@ def test_who_has_the_port_is_said_before_the_start(spare: World, monkeypatch: py
 
     def read(kind: object = None, port: int = 0) -> Any:
         seen = real(kind, port)
-        return dataclasses.replace(seen, http="error") if port == 9132 else seen
+        return replace(seen, http="error") if port == 9132 else seen
 
     monkeypatch.setattr(spare, "read", read)
     assert spare.do("load", recipe="b") == "undone"
@@ -174,6 +176,18 @@ def test_a_container_that_never_ran_can_be_removed_by_id_and_the_incumbent_stays
     seen = one(world(box(), stopped(exit_code=128, error=error, started_at=None)), "b" * 64)
     assert (
         seen.phase is Phase.FAILED and seen.why == f"never ran: {error}; driver device nodes missing on the host"
+    )
+
+
+def test_the_details_say_all_of_it() -> None:
+    """O-101, O-25, O-26: never started, all of the daemon's words, who can reach its ports."""
+    error = "OCI runtime create failed: " + "x" * 500 + " the last word"
+    ports = ("*:8001->8000/tcp", "127.0.0.1:7001->7000/tcp", "10.0.0.5:7002->7000/tcp")
+    made = world(box(), stopped(exit_code=128, error=error, started_at=None, ports=ports))
+    text = " ".join(words(details.serve_panel(made, replace(VIEW, serve="b" * 64), 117, 90)).split())
+    assert "started never started" in text and "the last word" in text
+    assert (
+        "*:8001->8000/tcp reachable from outside, 127.0.0.1:7001->7000/tcp, 10.0.0.5:7002->7000/tcp reach" in text
     )
 
 

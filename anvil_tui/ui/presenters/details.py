@@ -62,13 +62,24 @@ def _container(c: Container, view: View) -> Pairs:
         ("image", literal(c.image_ref, 400)),
         ("image id", literal(c.image_id, 128)),
         ("created", stamp(c.created_at, view.zone)),
-        ("started", stamp(c.started_at, view.zone)),
+        ("started", stamp(c.started_at, view.zone) if c.started_at else _unstarted(c)),
         ("GPUs", _grant(c)),
         ("command", literal(" ".join(redact_argv(c.argv)), 4000) or NA),
     ]
     if c.error:
-        pairs.append(("daemon says", [Cell(literal(c.error, 300), "bad")]))
+        pairs.append(("daemon says", [Cell(literal(c.error, 4000), "bad")]))
+    if c.ports:
+        pairs.append(("ports", literal(", ".join(map(_reach, c.ports)), 1000)))
     return pairs
+
+
+def _unstarted(c: Container) -> str:
+    return "never started" if c.status in ("created", "exited", "dead") else "-"
+
+
+def _reach(endpoint: str) -> str:
+    """A published port, marked when it is not bound to the loopback alone."""
+    return endpoint if endpoint.startswith(("127.", "[::1]")) else f"{endpoint} reachable from outside"
 
 
 def _grant(c: Container) -> str:

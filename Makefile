@@ -6,7 +6,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --require-virtualenv
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" pyproject.toml --extra gateway --group build
 
-.PHONY: demo test e2e lint screenshots lock clean system bench-timing
+.PHONY: demo test e2e lint screenshots lock clean system bench-timing bench-promotion faults soak
 
 demo: $(VENV)/run.stamp
 	@$(VENV)/bin/anvil-tui demo
@@ -22,6 +22,15 @@ lint: $(VENV)/dev.stamp
 
 bench-timing: $(VENV)/dev.stamp
 	@$(PY) -m benchmarks.timing
+
+bench-promotion: $(VENV)/dev.stamp system
+	@$(PY) -m benchmarks.promotion
+
+faults: $(VENV)/dev.stamp system
+	@$(PY) -m tests.real.netns $(PY) -m tests.faults
+
+soak: $(VENV)/dev.stamp system
+	@$(PY) -m tests.real.netns $(PY) -m tests.soak $(or $(SECONDS),3600) $(SEED)
 
 screenshots: $(VENV)/dev.stamp system
 	@$(PY) -m screenshots

@@ -53,8 +53,10 @@ STAGES = (
     _pytest("pty", "pty"),
     Stage("parts", (*PYTHON, "tests.real.parts", "smol", "qwen"), whole_environment=True),
     Stage("kill", (*PYTHON, "pytest", "-q", "-s", KILL), private=True, beside=True, deadline_s=1500),
+    Stage("soak", (*PYTHON, "tests.soak", "600"), private=True, beside=True, deadline_s=1500),
     _pytest("contract", "contract", private=True, deadline_s=900),
     _pytest("real", "real", private=True, deadline_s=900),
+    Stage("faults", (*PYTHON, "tests.faults"), private=True, deadline_s=1200),
     Stage("e2e", (*PYTHON, "pytest", "-q", "tests/e2e", f"--ignore={KILL}"), private=True, deadline_s=1200),
 )
 
@@ -87,7 +89,7 @@ def _passes(stage: Stage, base: Path) -> bool:
     began, log, report = time.monotonic(), base.with_suffix(".log"), base.with_suffix(".xml")
     why = _run(stage, log, report)
     output = log.read_text(errors="replace")
-    if why or stage.name == "kill":
+    if why or stage.name in ("kill", "faults"):
         print(output)
     print(f"{stage.name:9} {time.monotonic() - began:6.1f} s  {why or 'ok'}  {_last(output)}", flush=True)
     return not why

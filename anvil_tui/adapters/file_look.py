@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -9,10 +10,11 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from anvil_tui.adapters.files import write_atomic
 from anvil_tui.core.errors import EffectFailed, Unreachable
@@ -22,9 +24,12 @@ _CHUNK = 4 * 1024 * 1024
 _KEPT_FROM = 64 * 1024 * 1024  # below it reading the file again costs less than keeping its hash
 _INDEX_MAX = 64 * 1024 * 1024
 _SHOWN = 3
+# A network mount whose server is gone lets every call on it hang; one that is only slow walks a cache in less.
+_PATIENCE_S = 5.0
 _SPLIT = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 Mark = tuple[int, int, int]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -36,21 +41,77 @@ class _Reading:
     digest: Any = field(default_factory=hashlib.sha256)
 
 
+class _Silent(Exception):
+    """No answer within the time given."""
+
+
+class _Patience:
+    """Calls that may hang in the kernel, each in a thread that does not keep the process alive. One for each key
+    at a time: a call that hangs is not made again before it has come back."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._busy: dict[str, threading.Lock] = {}
+        self._hung: set[str] = set()
+
+    def within(self, seconds: float, key: str, call: Callable[[], T]) -> T:
+        """What `call` gives or raises; `_Silent` when neither comes in time."""
+        until = time.monotonic() + seconds
+        with self._guard:
+            busy = self._busy.setdefault(key, threading.Lock())
+        if key in self._hung or not busy.acquire(timeout=seconds):
+            raise _Silent
+        answer: Future[T] = Future()
+        threading.Thread(target=self._run, args=(key, busy, call, answer), name="file look", daemon=True).start()
+        try:
+            return answer.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            with self._guard:
+                if not answer.done():
+                    self._hung.add(key)
+                    raise _Silent from None
+            return answer.result()
+
+    def _run(self, key: str, busy: threading.Lock, call: Callable[[], T], answer: Future[T]) -> None:
+        try:
+            found = call()
+        except BaseException as why:  # whatever it is, whoever waits for the answer gets it
+            end: Callable[[], None] = functools.partial(answer.set_exception, why)
+        else:
+            end = functools.partial(answer.set_result, found)
+        with self._guard:
+            self._hung.discard(key)
+            busy.release()
+            end()
+
+
 class LocalFiles:
     """`FileReader` of this machine. `kept` is a file of hashes by path, size, time and inode: a cache."""
 
-    def __init__(self, kept: Path) -> None:
-        self._kept_at, self._lock = kept, threading.Lock()
+    def __init__(self, kept: Path, patience_s: float = _PATIENCE_S) -> None:
+        self._kept_at, self._patience_s, self._patience = kept, patience_s, _Patience()
+        self._keeping = threading.Lock()
         self._known: dict[str, tuple[Mark, str]] = {}
         self._reading: dict[str, _Reading] = {}
 
     def look(self, path: str) -> FileLook:
+        try:
+            return self._patience.within(self._patience_s, f"look {path}", lambda: self._look(path))
+        except _Silent:
+            return FileLook("silent", why=self._silence(path))
+
+    def _silence(self, path: str) -> str:
+        return f"{path}: its file system does not answer ({self._patience_s:.0f} s): a network mount that hangs?"
+
+    def _look(self, path: str) -> FileLook:
         at = Path(path)
         try:
             parts = _parts(at)
             stats = {p: _stat(p) for p in parts}
             if any(s and stat.S_ISDIR(s.st_mode) for s in stats.values()):
                 return _folder(at, list(_hub_flaws(at)))
+            if any(s and not stat.S_ISREG(s.st_mode) for s in stats.values()):
+                return FileLook("special")
             here = [s.st_size for s in stats.values() if s]
             if not here:
                 return FileLook("absent", flaws=(f"{path} is a broken link",) if at.is_symlink() else ())
@@ -60,14 +121,17 @@ class LocalFiles:
             return FileLook("unreadable", why=f"{why.filename or path}: {why.strerror}")
 
     def sha256(self, path: str, budget_s: float, *, keep: bool) -> HashLook:
-        until = time.monotonic() + budget_s
-        with self._lock:
-            try:
-                return self._hash(path, until, keep)
-            except OSError as why:
-                raise Unreachable(path, why.strerror or str(why)) from why
+        began = time.monotonic()
+        limit = budget_s + self._patience_s
+        try:
+            return self._patience.within(limit, f"hash {path}", lambda: self._hash(path, budget_s, keep))
+        except _Silent:
+            raise Unreachable(path, self._silence(path), time.monotonic() - began) from None
+        except OSError as why:
+            raise Unreachable(path, why.strerror or str(why)) from why
 
-    def _hash(self, path: str, until: float, keep: bool) -> HashLook:
+    def _hash(self, path: str, budget_s: float, keep: bool) -> HashLook:
+        until = time.monotonic() + budget_s
         with Path(path).open("rb", buffering=0) as file:
             mark = _mark(file.fileno())
             if found := self._found(path, mark):
@@ -97,12 +161,13 @@ class LocalFiles:
         self._known[path] = (mark, sha256)
         if not keep or mark[0] < _KEPT_FROM:
             return
-        everything = {**self._kept(), path: (mark, sha256)}
-        body = {p: [*m, h] for p, (m, h) in everything.items() if Path(p).exists()}
-        try:
-            write_atomic(self._kept_at, json.dumps(body, indent=1))
-        except (OSError, EffectFailed):
-            return  # a cache that cannot be written costs reading the file again, and nothing else
+        with self._keeping:
+            everything = {**self._kept(), path: (mark, sha256)}
+            body = {p: [*m, h] for p, (m, h) in everything.items()}
+            try:
+                write_atomic(self._kept_at, json.dumps(body, indent=1))
+            except (OSError, EffectFailed):
+                return  # a cache that cannot be written costs reading the file again, and nothing else
 
     def _kept(self) -> dict[str, tuple[Mark, str]]:
         """What any process has kept; a damaged cache is none."""

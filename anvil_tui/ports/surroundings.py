@@ -10,11 +10,12 @@ from typing import Literal, Protocol
 class FileLook:
     """What lies at a path. `bytes` and `files` count all below a folder, links followed.
 
-    `flaws` are sentences: incomplete downloads, broken links, parts that an index names and that are not there.
-    `why` says why it is `unreadable`.
+    `special` is a socket, a pipe or a device. `flaws` are sentences: incomplete downloads, broken links, parts
+    that an index names and that are not there. `why` says why it is `unreadable` (this user may not look) or
+    `silent` (its file system did not answer in time; who else is sent to look would hang there, too).
     """
 
-    kind: Literal["file", "folder", "absent", "unreadable"]
+    kind: Literal["file", "folder", "special", "absent", "unreadable", "silent"]
     bytes: int = 0
     files: int = 0
     flaws: tuple[str, ...] = ()
@@ -34,11 +35,11 @@ class FileReader(Protocol):
     """Files of the machine on which the containers run."""
 
     def look(self, path: str) -> FileLook:
-        """Never raises."""
+        """Never raises, and answers within seconds whatever the file system does."""
 
     def sha256(self, path: str, budget_s: float, *, keep: bool) -> HashLook:
         """Reads on for at most so many seconds; a file that did not change since is not read again. `keep` = other
-        processes may learn it. Unreachable when the file cannot be read."""
+        processes may learn it. Unreachable when the file cannot be read, or its file system is silent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ What follows from it is in `core/readiness.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from anvil_tui.core import shape
 from anvil_tui.core.box import Container
 from anvil_tui.core.bundle import suite_digest
-from anvil_tui.core.errors import AnvilError, NotFound
+from anvil_tui.core.errors import AnvilError, NotFound, Unreachable
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.plan import Intent
@@ -126,7 +126,7 @@ class WayBack:
             look = self._by_daemon(c, path, look)
         if look.kind == "absent" or look.flaws:
             return "missing", f"{path}: {'; '.join(look.flaws) or f'{host} does not exist'}"
-        if look.kind == "unreadable":
+        if look.kind in ("unreadable", "silent"):
             return "unknown", f"{path}: {look.why}"
         want = w.bytes or int(recorded.get(f"bytes:{path}", "0")) or None
         if short := _wrong_size(look, want):
@@ -162,8 +162,12 @@ class WayBack:
     def _configuration(self, s: _Subject, c: Container) -> State:
         if self._box.mounted is None:
             return "unknown", ELSEWHERE
-        wrong = list(self._mounted_wrong(s, c))
-        pinned = [p for p in s.recipe.pinned_files if p[1] != s.recipe.model.path]
+        then = shape.read(s.serve.shape)
+        mounts = [self._mount(c, source, target, then.get(f"file:{target}", "")) for source, target, _ in c.mounts]
+        wrong, unseen = ([why for state, why in mounts if state == kind] for kind in ("missing", "unknown"))
+        if unseen and not wrong:
+            return "unknown", "; ".join(unseen)
+        pinned = [p for p in s.recipe.pinned_files if p[1] != s.recipe.model.path and not unseen]
         for name, path, want in pinned:
             try:
                 got = self._box.containers.sha256(c.id, path, PINNED_FILE_S)
@@ -175,21 +179,32 @@ class WayBack:
         if wrong:
             return "missing", "; ".join(wrong)
         told = f"{len(c.mounts)} mounts there, {len(pinned)} pinned files as recorded"
-        was = shape.read(s.serve.shape).get(f"suite:{s.suite.id}") if isinstance(s.suite, Suite) else None
+        was = then.get(f"suite:{s.suite.id}") if isinstance(s.suite, Suite) else None
         if was and isinstance(s.suite, Suite) and was != suite_line(s.suite):
             told += f"; suite {s.suite.id} has changed since it qualified this serve"
         return "ok", told
 
-    def _mounted_wrong(self, s: _Subject, c: Container) -> Iterator[str]:
-        files, then = self._box.mounted, shape.read(s.serve.shape)
+    def _mount(self, c: Container, source: str, target: str, recorded: str) -> State:
+        """Whether a mount is there, and the file that was recorded, if one was."""
+        files = self._box.mounted
         assert files is not None
-        for source, target, _ in c.mounts:
-            look = files.look(source)
-            if look.kind == "absent":
-                yield f"{source}, mounted at {target}, does not exist"
-            recorded = then.get(f"file:{target}")
-            if look.kind == "file" and recorded and _small_hash(files, source) != recorded:
-                yield f"{target} ({source}) is not the file that was recorded"
+        seen = look = files.look(source)
+        if look.kind == "silent":
+            return "unknown", f"{target}: {look.why}"
+        if look.kind == "unreadable":
+            seen = self._by_daemon(c, target, look)
+        if seen.kind == "absent":
+            return "missing", f"{source}, mounted at {target}, does not exist"
+        if not recorded:
+            return "ok", ""
+        if seen.kind != "file":
+            return "missing", f"{target} ({source}) was a file when it was recorded"
+        now = _small_hash(files, source) or self._box.containers.sha256(c.id, target, PINNED_FILE_S)[:16]
+        return (
+            ("ok", "")
+            if now == recorded
+            else ("missing", f"{target} ({source}) is not the file that was recorded")
+        )
 
     def _port(self, s: _Subject) -> State:
         if s.standing:
@@ -228,8 +243,8 @@ def recorded(box: Box, container: Container, recipe: Recipe) -> str:
         return shape.write(lines)
     for source, target, _ in container.mounts:
         look = files.look(source)
-        if look.kind == "file" and look.bytes <= MOUNTED_FILE_MAX:
-            lines[f"file:{target}"] = _small_hash(files, source)
+        if look.kind == "file" and look.bytes <= MOUNTED_FILE_MAX and (found := _small_hash(files, source)):
+            lines[f"file:{target}"] = found
     for w in _checkpoints(recipe):
         host = host_path(w.path, container) if w.path else None
         look = files.look(host) if host else FileLook("absent")
@@ -239,7 +254,11 @@ def recorded(box: Box, container: Container, recipe: Recipe) -> str:
 
 
 def _small_hash(files: FileReader, path: str) -> str:
-    return files.sha256(path, PINNED_FILE_S, keep=False).sha256[:16]
+    """ "" where this user may not read it, or could not in time."""
+    try:
+        return files.sha256(path, PINNED_FILE_S, keep=False).sha256[:16]
+    except Unreachable:
+        return ""
 
 
 def with_suite(box: Box, text: str, suite_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -9,6 +10,8 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from anvil_tui.adapters.folder_rows import FolderRows
 from anvil_tui.adapters.port_look import LocalPorts
 from anvil_tui.core.errors import Unreachable
 from anvil_tui.ports.surroundings import FileLook, PortLook
+from tests.real import netns
 
 MIB = 1024 * 1024
 
@@ -177,3 +181,42 @@ def test_a_listener_that_proc_hides_is_still_there() -> None:
             args=(str(held.getsockname()[1]),),
         )
     assert told.startswith("PortLook(state='taken', pid=None")
+
+
+@pytest.fixture
+def silent_mount(tmp_path: Path) -> Iterator[Path]:
+    """A mount whose server never answers: a FUSE file system of which nobody reads the requests."""
+    if not netns.inside():
+        pytest.fail(f"mounts, so it runs in namespaces of its own: {netns.COMMAND} ...", pytrace=False)
+    folder, libc = tmp_path / "nfs", ctypes.CDLL(None, use_errno=True)
+    folder.mkdir()
+    server = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+    assert libc.mount(b"silent", bytes(folder), b"fuse", 0, options) == 0, os.strerror(ctypes.get_errno())
+    yield folder
+    os.close(server)
+    libc.umount2(bytes(folder), 2)  # MNT_DETACH
+
+
+def test_a_mount_that_hangs_is_silent_and_delays_nothing_else(tmp_path: Path, silent_mount: Path) -> None:
+    """Not absent, not empty: it did not answer. What hangs is not asked a second time."""
+    files, near = LocalFiles(tmp_path / "hashes.json", patience_s=0.3), tmp_path / "near"
+    near.write_text("x")
+    for _ in range(2):
+        found = files.look(str(silent_mount / "m.gguf"))
+        assert found.kind == "silent" and "does not answer" in found.why
+        with pytest.raises(Unreachable, match="does not answer"):
+            files.sha256(str(silent_mount / "m.gguf"), 0.1, keep=True)
+        assert files.look(str(near)) == FileLook("file", 1, 1)
+        assert files.sha256(str(near), 1.0, keep=True).sha256 == hashlib.sha256(b"x").hexdigest()
+    assert sum(t.name == "file look" for t in threading.enumerate()) == 2
+
+
+def test_sockets_pipes_and_devices_are_no_files(tmp_path: Path, files: LocalFiles) -> None:
+    """Reading one might never end."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        assert {files.look(str(p)).kind for p in (tmp_path / "pipe", tmp_path / "s", Path("/dev/zero"))} == {
+            "special"
+        }

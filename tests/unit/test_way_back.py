@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from anvil_tui.core.errors import Unreachable
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.shape import read, write
 from anvil_tui.core.standing import CheckName
@@ -140,6 +141,48 @@ def test_what_this_user_may_not_look_at_the_daemon_tells_by_size(
     box.docker.size_of = lambda container_id, path: size  # type: ignore[method-assign]
     assert states(box)["weights"] == state
     assert not words or words in refusals(box)[0]
+
+
+def unreadable(world: Box) -> None:
+    def sha256(path: str, budget_s: float, *, keep: bool) -> HashLook:
+        raise Unreachable(path, "Permission denied")
+
+    world.files.sha256 = sha256  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("seen", "by_daemon", "state"),
+    [
+        (FileLook("unreadable", why="permission denied"), ("cd" * 32, 10), "ok"),
+        (FileLook("unreadable", why="permission denied"), ("ee" * 32, 10), "missing"),
+        (FileLook("unreadable", why="permission denied"), ("", None), "missing"),
+        (FileLook("unreadable", why="permission denied"), None, "missing"),
+        (FileLook("silent", why="does not answer"), ("cd" * 32, 10), "unknown"),
+        (FileLook("folder", 0, 0), ("cd" * 32, 10), "missing"),
+    ],
+)
+def test_a_mounted_file_that_cannot_be_looked_at_is_never_taken_for_the_recorded_one(
+    box: Box, seen: FileLook, by_daemon: tuple[str, int | None] | None, state: str
+) -> None:
+    """The daemon is asked instead, but not sent to a file system that hangs."""
+    look("/srv/chat.jinja", seen)(box)
+    unreadable(box)
+    if by_daemon:
+        box.docker.hashes["/chat.jinja"] = by_daemon[0]
+        box.docker.size_of = lambda container_id, path: by_daemon[1]  # type: ignore[method-assign]
+    assert states(box)["configuration"] == state
+
+
+@pytest.mark.parametrize("seen", [FileLook("special"), FileLook("file", 10, 1)])
+def test_a_mount_that_cannot_be_hashed_hinders_no_load(tmp_path: Path, seen: FileLook) -> None:
+    """A socket, or a key that this user may not read: left out of what is recorded."""
+    world = Box(tmp_path, recipe("a", **weighed()), recipe("b"))
+    world.files.looks = {"/srv/models": FileLook("folder", 9, 1), "/srv/models/m.gguf": FileLook("file", 9, 1)}
+    world.files.looks["/srv/chat.jinja"] = seen
+    unreadable(world)
+    assert world.do("promote", recipe="a") == "done"
+    (serve,) = world.box.store.read().serves.values()
+    assert "file:/chat.jinja" not in read(serve.shape) and states(world)["configuration"] == "ok"
 
 
 @pytest.mark.parametrize(("pinned", "state"), [(SHA, "ok"), ("cd" * 32, "missing"), (None, "missing")])

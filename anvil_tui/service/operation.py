@@ -30,7 +30,7 @@ def prepare(box: Box, made: Plan) -> str:
     if made.refusals:
         raise Refused("; ".join(made.refusals))
     now = box.clock.utc()
-    operation = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}-{made.intent.verb}-{secrets.token_hex(2)}"
+    operation = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}-{made.intent.verb}-{secrets.token_hex(3)}"
     box.operations.create(operation, made.to_json())
     return operation
 

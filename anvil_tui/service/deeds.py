@@ -201,7 +201,7 @@ def record_holds(run: Run, step: Step) -> Seen | None:
 
 
 def record(run: Run, step: Step) -> None:
-    now = run.box.store.read()
+    now = run.fenced(run.box.store.read())
     run.box.store.write(applied(run, step, now), now)
 
 

@@ -220,4 +220,5 @@ def retire(run: Run, step: Step) -> None:
             run.residue.append(f"container {step.args['container'][:12]} still runs: {left}; `unload` it later")
             return
         run.box.clock.sleep(POLL_S)
+    run.fence()  # it may have waited for long
     stop(run, step)

@@ -11,7 +11,7 @@ from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, NotFound, S
 from anvil_tui.core.journal import WAITS
 from anvil_tui.core.plan import Plan, Step
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.world import OPERATION_LABEL
+from anvil_tui.core.world import OPERATION_LABEL, BoxRecord
 from anvil_tui.ports.operations import Journal
 from anvil_tui.service.box import Box, Controls
 
@@ -103,14 +103,18 @@ class Run:
     def fence(self) -> None:
         """Stale when a newer operation, or a newer process of this one, has raised the record's generation."""
         try:
-            newest = self.box.store.read().generation
+            self.fenced(self.box.store.read())
         except BadFile:
             return  # proves nothing; what needs the record fails there, and a way back must not need it
-        if newest > self.generation:
+
+    def fenced(self, now: BoxRecord) -> BoxRecord:
+        """The record, unless a newer process has raised its generation: then Stale."""
+        if now.generation > self.generation:
             raise Stale(
-                f"the box is of generation {newest}, {self.operation} here is {self.generation}: another process "
-                "has taken over, so this one stops where it is"
+                f"the box is of generation {now.generation}, {self.operation} here is {self.generation}: another "
+                "process has taken over, so this one stops where it is"
             )
+        return now
 
     def stop_if_asked(self) -> None:
         why = None if self.committed else self.interrupted()

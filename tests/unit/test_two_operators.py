@@ -202,6 +202,44 @@ def test_a_process_that_was_taken_over_stops_before_its_next_effect(spare: World
     assert spare.plan("quiesce", role="primary").refusals == ()
 
 
+def raised(world: World) -> None:
+    """Another process has begun something since."""
+    now = world.box.store.read()
+    world.box.store.write(dataclasses.replace(now, generation=now.generation + 1), now)
+
+
+def test_a_long_wait_inside_a_step_is_followed_by_no_stop_of_an_old_generation(spare: World) -> None:
+    """Retiring waits for minutes, and ends with a stop."""
+    spare.gate.in_flight["primary-a"] = 1
+    spare.clock.after(0.5, partial(raised, spare))
+    spare.clock.after(0.8, lambda: spare.gate.in_flight.update({"primary-a": 0}))
+    with pytest.raises(Stale, match="stops where it is"):
+        spare.do("promote", recipe="b", timeout_s=60)
+    assert [c.labels["anvil.recipe"] for c in spare.docker.running()] == ["a", "b"]
+
+
+def test_a_record_of_a_newer_generation_is_not_written(spare: World) -> None:
+    """Raised after the fence before the step, and before the record is read to be changed."""
+    spare.last = prepare(spare.box, spare.plan("load", recipe="b"))
+    store, read, write = spare.box.store, spare.box.store.read, spare.box.store.write
+    asked: list[int] = []
+
+    def read_and_raise() -> BoxRecord:
+        if spare.points[-1:] == ["record:intended"]:
+            asked.append(1)
+            if len(asked) == 3:  # look, fence, act
+                raised(spare)
+        return read()
+
+    store.read = read_and_raise  # type: ignore[method-assign]
+    try:
+        with pytest.raises(Stale, match="another process has taken over"):
+            spare.operate("start")
+    finally:
+        store.read, store.write = read, write  # type: ignore[method-assign]
+    assert [s.recipe_id for s in read().serves.values()] == ["a"]
+
+
 def test_who_took_over_from_whom_is_in_the_journal(spare: World) -> None:
     assert spare.do("load", kill_at="start:acted", recipe="b") == "killed"
     assert spare.operate("undo") == "undone"

@@ -5,29 +5,36 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from anvil_tui.adapters.files import folder_lock, revision, write_atomic
+from anvil_tui.adapters.files import BOM, folder_lock, revision, write_atomic
 from anvil_tui.adapters.ledger import Ledger
-from anvil_tui.core.errors import BadFile, Stale
+from anvil_tui.core.errors import BadFile, Refused, Stale
 from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import DrillRecord
 from anvil_tui.core.waivers import CheckWaiver, Waiver
-from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
+from anvil_tui.core.world import BoxRecord, ServeRecord
 
 SCHEMA = "anvil.box/1"
+_RECORD = TypeAdapter(BoxRecord)
+_ASK = (
+    "who holds which role is unknown, so nothing is loaded or promoted; `anvil-tui record` compares the last good "
+    "copy with the box, and says what to confirm"
+)
 
 
 class BoxFile:
     """Reads and writes the record; a damaged file is an error that says how to go on, never an empty box."""
 
     def __init__(self, state: Path) -> None:
-        self._path, self._recipes = state / "box.json", state / "recipes"
+        self._path, self._last = state / "box.json", state / "box.json.last"
+        self._recipes = state / "recipes"
         self._kept: dict[str, Recipe] = {}
         self._waivers = Ledger(state / "waivers.ndjson", Waiver)
         self._check_waivers = Ledger(state / "check-waivers.ndjson", CheckWaiver)
@@ -37,18 +44,38 @@ class BoxFile:
         )
 
     def read(self) -> BoxRecord:
+        """No file and no copy of one is a first start: an empty record."""
         try:
-            raw = self._path.read_bytes()
+            return from_json(json.loads(self._path.read_bytes()))
         except FileNotFoundError:
-            return BoxRecord()
+            if not self._last.exists() and not list(self._path.parent.glob(f"{self._path.name}.corrupt-*")):
+                return BoxRecord()
+            raise BadFile(str(self._path), f"is gone, and there was one; {_ASK}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as why:
+            raise BadFile(str(self._path), f"is damaged ({why}); {_ASK}") from why
+
+    def copy(self) -> BoxRecord | None:
+        """The record as it was one save before; None when there is no copy, or no good one."""
         try:
-            return from_json(json.loads(raw))
-        except (ValueError, KeyError, TypeError) as why:
-            raise BadFile(
-                str(self._path),
-                f"is damaged ({why}); the last good copy is {self._path.name}.last: compare it with "
-                "`docker ps -a --filter label=anvil.op` and put it back",
-            ) from why
+            return from_json(json.loads(self._last.read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def mend(self, record: BoxRecord) -> str:
+        """Put `record` in the place of a file that cannot be read; where the damaged one lies now, "" = there was
+        none. Refused when the file is good, by now."""
+        with folder_lock(self._path):
+            try:
+                self.read()
+            except BadFile:
+                aside = ""
+                if self._path.exists():
+                    kept = self._path.with_name(f"{self._path.name}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+                    self._path.rename(kept)
+                    aside = str(kept)
+                write_record(self._path, record)
+                return aside
+            raise Refused(f"{self._path}: can be read; nothing was changed")
 
     def write(self, record: BoxRecord, was: BoxRecord) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -56,7 +83,7 @@ class BoxFile:
             if (now := self.read()) != was:
                 raise Stale(_conflict(self._path, was, now))
             if self._path.exists():
-                write_atomic(self._path.with_name(self._path.name + ".last"), self._path.read_bytes())
+                write_atomic(self._last, self._path.read_bytes())
             write_record(self._path, record)
 
     def waivers(self) -> tuple[Waiver, ...]:
@@ -94,7 +121,7 @@ class BoxFile:
         for path in sorted(self._recipes.glob("*.json")) if self._recipes.exists() else ():
             if path.stem not in self._kept:
                 try:
-                    recipe = Recipe.model_validate_json(path.read_bytes())
+                    recipe = Recipe.model_validate_json(path.read_bytes().removeprefix(BOM))
                 except ValidationError as why:
                     raise BadFile(str(path), f"is damaged: {why.error_count()} errors; restore it") from why
                 if recipe.digest() == path.stem:
@@ -123,9 +150,6 @@ def to_json(record: BoxRecord) -> dict[str, Any]:
 def from_json(raw: Mapping[str, Any]) -> BoxRecord:
     if raw["schema"] != SCHEMA:
         raise ValueError(f"schema is {raw['schema']!r}, this version reads {SCHEMA!r}")
-    serves = {k: ServeRecord(**v) for k, v in raw["serves"].items()}
-    roles = {
-        k: RoleRecord(v["name"], v["incumbent"], tuple(v["rollback"]), v.get("evicted_for", ""))
-        for k, v in raw["roles"].items()
-    }
-    return BoxRecord(raw["generation"], serves, roles)
+    if unknown := {key for v in raw["serves"].values() for key in v} - {f.name for f in fields(ServeRecord)}:
+        raise ValueError(f"a serve has {', '.join(sorted(unknown))}, which this version does not know")
+    return _RECORD.validate_json(json.dumps({k: raw[k] for k in ("generation", "serves", "roles")}), strict=True)

@@ -20,6 +20,8 @@ from anvil_tui.core.errors import EffectFailed
 
 # A gateway that restarts is waited for under the lock, for 10 s.
 LOCK_WITHIN_S = 20.0
+BOM = b"\xef\xbb\xbf"
+"""Windows editors put it before UTF-8; it is no part of any of our files."""
 _NO_SPACE = {errno.ENOSPC: "no space", errno.EDQUOT: "no space (quota)", errno.EFBIG: "file too large"}
 
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from anvil_tui.adapters.files import folder_lock, wait_for_lock, write_atomic
+from anvil_tui.adapters.files import BOM, folder_lock, wait_for_lock, write_atomic
 from anvil_tui.adapters.reserve import FULL, Reserve
 from anvil_tui.core.errors import BadFile, EffectFailed, NotFound, Refused, Stale
 from anvil_tui.core.journal import JOURNAL_VERSION, OperationView, Record, RecordKind, fold
@@ -90,11 +90,11 @@ class JournalFile:
 
     def _mend(self, fd: int) -> tuple[int, str]:
         """Cut a torn last line off (kept beside), and find where the chain stands."""
-        raw = self._path.read_bytes()
+        raw = self._path.read_bytes().removeprefix(BOM)
         whole, torn = raw[: raw.rfind(b"\n") + 1], raw[raw.rfind(b"\n") + 1 :]
         if torn:
             self._path.with_suffix(".torn").write_bytes(torn)
-            os.ftruncate(fd, len(whole))
+            os.ftruncate(fd, os.fstat(fd).st_size - len(torn))
         lines = whole.splitlines()
         records, _ = parse(whole)
         return (records[-1].seq, _sha(lines[-1])) if records and lines else (0, "")
@@ -122,7 +122,7 @@ def parse(raw: bytes) -> tuple[tuple[Record, ...], str]:
     """Records of a journal, and a sentence when a line is torn or was altered ("" = whole)."""
     records: list[Record] = []
     trouble, prev = "", ""
-    acknowledged = raw.split(b"\n")[:-1]
+    acknowledged = raw.removeprefix(BOM).split(b"\n")[:-1]
     for number, line in enumerate(acknowledged, 1):
         try:
             row = json.loads(line)

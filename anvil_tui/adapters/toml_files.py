@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import tomlkit
 from pydantic import ValidationError
 
-from anvil_tui.adapters.files import folder_lock, revision, write_atomic
+from anvil_tui.adapters.files import BOM, folder_lock, revision, write_atomic
 from anvil_tui.adapters.toml_errors import HINT, Problem, bad_file, control_characters, problems_of
 from anvil_tui.adapters.toml_lines import KeyPath, find_places, key_text, parse_key
 from anvil_tui.core.corpus import CORPUS_SCHEMA, Corpus
@@ -32,7 +32,6 @@ from anvil_tui.core.world import RecipeFile
 MAX_BYTES = 1024 * 1024
 WORKSPACE_FILE = "anvil.toml"
 _MODELS: dict[str, type[Table]] = {RECIPE_SCHEMA: Recipe, SUITE_SCHEMA: Suite, WORKSPACE_SCHEMA: Workspace}
-_BOM = b"\xef\xbb\xbf"
 
 Model = TypeVar("Model", bound=Table)
 Value = str | int | float | bool | date | list[str] | list[int]
@@ -108,7 +107,7 @@ def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = 
         _check_rewrite(path, text, new)
         if new.encode() != raw:
             write_atomic(path, new)
-    return f"{path}: its byte order mark (BOM) was dropped" if raw.startswith(_BOM) else ""
+    return f"{path}: its byte order mark (BOM) was dropped" if raw.startswith(BOM) else ""
 
 
 def write_workspace(directory: Path) -> tuple[Path, ...]:
@@ -224,7 +223,7 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(path: Path, raw: bytes) -> str:
-    body = raw.removeprefix(_BOM)
+    body = raw.removeprefix(BOM)
     try:
         text = body.decode()
     except UnicodeDecodeError as why:

@@ -92,6 +92,9 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
                    "drills", "drills")  # fmt: skip
     drills.add_argument("action", choices=("list", "show", "recheck"), nargs="?", default="list")
     drills.add_argument("operation", nargs="?", default="", metavar="ID")
+    record = _verb(verbs, "record", "what the box remembers; a damaged record against the box, and mended",
+                   "record", "record")  # fmt: skip
+    record.add_argument("--plan", default="", metavar="HASH", help="put exactly what was shown in its place")
     recipes = _verb(verbs, "recipes", "recipes of the workspace", "reading", "recipes")
     recipes.add_argument(
         "action", choices=("list", "show", "check", "diff", "feasibility"), nargs="?", default="list"
@@ -169,7 +172,7 @@ def _add_clients(verbs: Verbs) -> None:  # type: ignore[valid-type]
     which.add_argument("--all", action="store_const", const="", dest="target", help="every client")
 
 
-def _add_credentials(verbs: Verbs, add: Add) -> None:  # type: ignore[valid-type]
+def _add_credentials(verbs: Verbs, add: Callable[[str, str], argparse.ArgumentParser]) -> None:  # type: ignore[valid-type]
     _verb(
         verbs, "credentials", "where each client key is found, and whether the gateway takes it", "credentials",
         "credentials",
@@ -177,7 +180,7 @@ def _add_credentials(verbs: Verbs, add: Add) -> None:  # type: ignore[valid-type
     rotate = add("rotate", "a new client key in the gateway and in every copy, without a refused request")
     rotate.add_argument("target", metavar="CREDENTIAL")
     rotate.add_argument("--from", dest="source", metavar="REF", default="",
-                        help="the new key: a reference, or - for standard input (default: a made one)")  # fmt: skip
+                        help="the new key: a reference, or - for standard input (default: made)")  # fmt: skip
     rotate.add_argument("--grace", dest="timeout", type=_seconds, metavar="S",
                         help="how long old and new are both taken before the decision (default 5)")  # fmt: skip
 

@@ -22,6 +22,7 @@ from anvil_tui.core.readiness import readiness, returning
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.times import age_s, parse_time
+from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import (
     DIGEST_LABEL,
     OPERATION_LABEL,
@@ -76,13 +77,16 @@ def seat_of(world: World, container: Container) -> Seat | None:
         recipe = world.exact_recipe(record.recipe_digest, record.recipe_id)
         return Seat(recipe, record.port, record.slot, record.role) if recipe else None
     made = world.exact_recipe(container.labels.get(DIGEST_LABEL, ""), container.labels.get(RECIPE_LABEL, ""))
-    if made is None:
-        return None
-    for role in world.workspace.roles:
+    return None if made is None else seat_in(world.workspace, made, container)
+
+
+def seat_in(workspace: Workspace, recipe: Recipe, container: Container) -> Seat | None:
+    """The seat for which a container was made, by its arguments."""
+    for role in workspace.roles:
         for slot in role.slots:
-            argv = made.filled_argv(slot.port, role.aliases)
+            argv = recipe.filled_argv(slot.port, role.aliases)
             if argv and container.argv[-len(argv) :] == argv and str(slot.port) in " ".join(argv):
-                return Seat(made, slot.port, slot.name, role.name)
+                return Seat(recipe, slot.port, slot.name, role.name)
     return None
 
 

@@ -25,7 +25,8 @@ from anvil_tui.core.waivers import CheckWaiver, Waiver
 from anvil_tui.core.workspace import Workspace
 
 OPERATION_LABEL, RECIPE_LABEL, DIGEST_LABEL = "anvil.op", "anvil.recipe", "anvil.recipe-digest"
-"""Labels of every container that an operation makes: who made it, and the exact recipe it was made of."""
+GENERATION_LABEL = "anvil.generation"
+"""Labels of every container that an operation makes: who made it, of which exact recipe, in which generation."""
 
 
 class Phase(StrEnum):

@@ -26,7 +26,15 @@ class Journal(Protocol):
 class BoxStore(Protocol):
     """`state/box.json`, the recipes, by digest, that made its serves, and records that only grow."""
 
-    def read(self) -> BoxRecord: ...
+    def read(self) -> BoxRecord:
+        """BadFile for one that is damaged, or gone although there was one: never an empty box."""
+
+    def copy(self) -> BoxRecord | None:
+        """The last good copy, which may be one save old; None = there is none."""
+
+    def mend(self, record: BoxRecord) -> str:
+        """Replace a record that cannot be read; where the damaged file lies now. Refused when it can be read."""
+
     def write(self, record: BoxRecord, was: BoxRecord) -> None:
         """Replace `was`, as it was read, by `record`. Stale, with what moved and nothing written, when the file
         says something else by now."""

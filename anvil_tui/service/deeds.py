@@ -16,7 +16,15 @@ from anvil_tui.core.ownership import pid_words
 from anvil_tui.core.plan import Step
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.vram import fit, gpus_free
-from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
+from anvil_tui.core.world import (
+    DIGEST_LABEL,
+    GENERATION_LABEL,
+    OPERATION_LABEL,
+    RECIPE_LABEL,
+    BoxRecord,
+    RoleRecord,
+    ServeRecord,
+)
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.load_measure import note_before
 from anvil_tui.service.release import released, sight_now, steadily, wait_released
@@ -68,7 +76,7 @@ def create(run: Run, step: Step) -> None:
                 OPERATION_LABEL: run.operation,
                 RECIPE_LABEL: recipe.id,
                 DIGEST_LABEL: recipe.digest(),
-                "anvil.generation": str(run.generation),
+                GENERATION_LABEL: str(run.generation),
             },
             gpu_uuids=tuple(step.args["gpus"]),
             shm_mib=launch.shm_mib,

@@ -18,6 +18,7 @@ from anvil_tui.service.box import Box, engine_url
 from anvil_tui.service.clients import with_catalogs, with_catalogs_after
 from anvil_tui.service.credentials import found_or_why, inspect
 from anvil_tui.service.gates.session import GateTarget
+from anvil_tui.service.mending import read_or_mend
 from anvil_tui.service.rotate import with_copies
 from anvil_tui.service.storage import with_disks
 from anvil_tui.service.way_back import Unrunnable, WayBack
@@ -29,7 +30,7 @@ def gather(box: Box, *, ignore: str = "") -> Facts:
     `ignore` is the operation that asks: its own unfinished journal is no obstacle to itself.
     """
     files, suites = box.recipes(), box.suites()
-    record = box.store.read()
+    record = read_or_mend(box, ignore)
     recipes = {f.recipe.id: f.recipe for f in files if f.recipe}
     needed = any(r.gpus.select for r in recipes.values() if r.loadable)
     gpus = first_reading(box) if needed else Reading.unknown("no recipe needs a GPU")

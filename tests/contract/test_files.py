@@ -46,6 +46,7 @@ def test_new_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
 
 
 def test_the_temporary_file_is_private_from_the_start(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-90: with a umask of 000."""
     seen: list[int] = []
 
     def watching(fd: int, wanted: int) -> None:
@@ -63,20 +64,42 @@ def test_the_temporary_file_is_private_from_the_start(saved: Path, monkeypatch: 
     assert mode(saved) == 0o644
 
 
-def test_a_symlink_stays_one_and_its_target_keeps_its_mode(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [0o600, 0o640, 0o400])
+def test_a_symlink_stays_one_and_its_target_keeps_its_mode(tmp_path: Path, kept: int) -> None:
+    """O-90, imbue-ai/mngr#1238."""
     (tmp_path / "dotfiles").mkdir()
     (tmp_path / "state").mkdir()
     target = tmp_path / "dotfiles" / "router.toml"
     target.write_text("old")
-    target.chmod(0o640)
+    target.chmod(kept)
     link = tmp_path / "state" / "router.toml"
     link.symlink_to("../dotfiles/router.toml")
     write_atomic(link, "new")
     assert link.is_symlink()
     assert str(link.readlink()) == "../dotfiles/router.toml"
-    assert (target.read_text(), mode(target)) == ("new", 0o640)
+    assert (target.read_text(), mode(target)) == ("new", kept)
     assert [p.name for p in (tmp_path / "state").iterdir()] == ["router.toml"]
     assert [p.name for p in (tmp_path / "dotfiles").iterdir()] == ["router.toml"]
+
+
+def test_a_link_to_a_link_and_an_absolute_one_stay(tmp_path: Path) -> None:
+    """O-90: the file at the end of the chain is replaced, in its own folder."""
+    (tmp_path / "far").mkdir()
+    target = tmp_path / "far" / "box.json"
+    target.write_text("old")
+    (tmp_path / "middle").symlink_to(target)
+    (tmp_path / "first").symlink_to("middle")
+    write_atomic(tmp_path / "first", "new")
+    assert (tmp_path / "first").readlink() == Path("middle") and (tmp_path / "middle").readlink() == target
+    assert target.read_text() == "new" and not target.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["far", "first", "middle"]
+
+
+def test_a_link_to_nothing_makes_its_target(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("made")
+    write_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "made").read_text() == "new"
+    assert mode(tmp_path / "made") == 0o600
 
 
 def test_a_link_loop_and_a_missing_folder_are_not_saved(tmp_path: Path) -> None:
@@ -91,6 +114,8 @@ def test_a_link_loop_and_a_missing_folder_are_not_saved(tmp_path: Path) -> None:
 def test_no_space_leaves_the_old_bytes_and_no_rubbish(
     saved: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
+    """O-88, bitcoin/bitcoin#21340."""
+
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -104,7 +129,7 @@ def test_no_space_leaves_the_old_bytes_and_no_rubbish(
 
 
 def test_a_really_full_file_system(saved: Path) -> None:
-    """The kernel itself refuses the write: a file size limit, the one such limit that needs no root."""
+    """O-88: the kernel itself refuses the write: a file size limit, the one such limit that needs no root."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
     try:

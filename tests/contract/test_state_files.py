@@ -46,6 +46,7 @@ def test_lines_are_numbered_and_chained(journal: JournalFile, tmp_path: Path) ->
 
 
 def test_every_cut_through_the_last_line_loses_only_that_line(journal: JournalFile, tmp_path: Path) -> None:
+    """O-89 for the journal: what was never acknowledged is no damage."""
     path = tmp_path / "journal.ndjson"
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
@@ -209,6 +210,7 @@ def test_readers_of_the_lease_never_make_a_writer_fail(tmp_path: Path) -> None:
 
 
 def test_the_record_survives_and_a_damaged_one_is_never_an_empty_box(tmp_path: Path) -> None:
+    """O-89, wherever it is cut."""
     box = BoxFile(tmp_path)
     assert box.read() == BoxRecord()
     first = BoxRecord(1, {}, {"primary": RoleRecord("primary", "c1", ("c0",))})
@@ -218,8 +220,9 @@ def test_the_record_survives_and_a_damaged_one_is_never_an_empty_box(tmp_path: P
     path = tmp_path / "box.json"
     for cut in (0, 1, 10, len(path.read_bytes()) - 1):
         path.write_bytes(path.read_bytes()[:cut])
-        with pytest.raises(BadFile, match=r"box\.json\.last"):
+        with pytest.raises(BadFile, match=r"box\.json: is damaged .*`anvil-tui record`"):
             BoxFile(tmp_path).read()
+        assert BoxFile(tmp_path).copy() == first
         path.write_bytes((tmp_path / "box.json.last").read_bytes())
         assert BoxFile(tmp_path).read() == first
 

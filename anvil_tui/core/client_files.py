@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,17 +16,23 @@ from typing import Any, Literal
 
 import tomlkit
 import tomlkit.exceptions
+import tomlkit.items
 
 from anvil_tui.core.config_path import ABSENT, Path, get, path_text, put, texts
 from anvil_tui.core.errors import BadFile
 from anvil_tui.core.json_text import parse_json, set_json
 from anvil_tui.core.redact import MASK, redact
+from anvil_tui.core.text import clean
 
 Format = Literal["json", "toml", "env"]
 Value = str | int | bool | list[str]
 _BOM = b"\xef\xbb\xbf"
 _ENV_LINE = re.compile(r"(?m)^([ \t]*(?:export[ \t]+)?)([A-Za-z_]\w*)([ \t]*=[ \t]*)([^\r\n]*?)([ \t]*)(?=\r?$)")
-_SECRETIVE = re.compile(r"(?i)key|token|secret|passw|auth|credential|cookie|bearer|header|^env$")
+_SECRETIVE = re.compile(
+    r"(?i)key|token|secret|pass|pwd|auth|credential|cookie|bearer|header|hook|private|session|cert|signature|salt"
+    r"|dsn|^env$|^args$"
+)
+_TOML_TEXT = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +66,14 @@ def patch(where: str, raw: bytes, form: Format, wanted: Iterable[tuple[Path, Val
         has = get(where, expected, path)
         if _same(has, value):
             continue
+        if _tables(has):
+            raise BadFile(where, "is a table where one value should be; edit it by hand", key=path_text(path))
         hides = isinstance(value, str) and secretive(path)
         differences.append(Difference(path_text(path), MASK if hides and has is not ABSENT else has,
                                       MASK if hides else value))  # fmt: skip
         text = _set(where, text, form, path, value)
         put(where, expected, path, value)
-    if _parsed(where, text, form) != expected:
+    if differences and _exact(_parsed(where, text, form)) != _exact(expected):
         raise BadFile(where, f"setting {differences[0].key} would change other values; edit it by hand")
     new = text.encode()
     return Patched(raw if new == body else raw[: len(raw) - len(body)] + new, tuple(differences))
@@ -77,18 +86,20 @@ def value_of(where: str, raw: bytes, form: Format, path: Path) -> Any:
 
 def preview(where: str, before: bytes, after: bytes, form: Format, secrets: Iterable[str] = ()) -> str:
     """A unified diff of two states of one file. Texts under keys that look like a secret's are masked, as are the
-    values in `secrets`; a masked one that changes says so."""
+    values in `secrets`, and in an env file all that stay; a masked one that changes says so."""
     old, new = (_parsed(where, _decoded(where, raw), form) for raw in (before, after))
     masked: list[list[str]] = []
-    for raw, data, other in ((before, old, old), (after, new, old)):
+    for raw, data, other in ((before, old, new), (after, new, old)):
         text = _decoded(where, raw)
         for path, value in texts(data):
+            moved = get(where, other, path) != value
             if secretive(path):
-                moved = get(where, other, path) != value
-                text = _set(where, text, form, path, f"{MASK} (changed)" if moved else MASK)
+                text = _set(where, text, form, path, f"{MASK} (changed)" if moved and data is new else MASK)
+            elif form == "env" and not moved:
+                text = _set(where, text, form, path, MASK)
         masked.append(text.splitlines())
     lines = difflib.unified_diff(masked[0], masked[1], fromfile=where, tofile=where, lineterm="", n=2)
-    return redact("\n".join(lines), secrets)
+    return redact("\n".join(clean(line) for line in lines), secrets)
 
 
 def secretive(path: Path) -> bool:
@@ -97,18 +108,28 @@ def secretive(path: Path) -> bool:
 
 
 def shown(value: object) -> str:
-    """A value as a person reads it: 393,216; "text, image"; yes."""
+    """A value as a person reads it on one line: 393,216; "text, image"; yes."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "an empty list"
-    return "an empty text" if value == "" else str(value)
+        return clean(", ".join(map(str, value))) or "an empty list"
+    return "an empty text" if value == "" else clean(str(value))
 
 
 def _same(has: object, value: object) -> bool:
-    return has == value and isinstance(has, bool) == isinstance(value, bool)
+    """1 is neither true nor 1.0: a client that reads whole numbers refuses the others."""
+    return has == value and isinstance(has, bool) == isinstance(value, bool) and not isinstance(has, float)
+
+
+def _exact(data: Any) -> str:
+    """By which two states are compared: NaN is itself, and 1, 1.0 and true are three values."""
+    return json.dumps(data, sort_keys=True, default=repr)
+
+
+def _tables(has: object) -> bool:
+    return isinstance(has, dict) or (isinstance(has, list) and any(map(_tables, has)))
 
 
 def _decoded(where: str, raw: bytes) -> str:
@@ -153,10 +174,13 @@ def _toml(where: str, text: str) -> tomlkit.TOMLDocument:
 
 def _set_toml(where: str, text: str, path: Path, value: Value) -> str:
     document = _toml(where, text)
-    adds = get(where, document, path) is ABSENT
+    old = get(where, document, path)
+    adds = old is ABSENT
+    if isinstance(old, tomlkit.items.Array) and "#" in _TOML_TEXT.sub("", old.as_string()):
+        raise BadFile(where, "holds comments, which would be lost; edit it by hand", key=path_text(path))
     put(where, document, path, value)
     new = tomlkit.dumps(document)
-    if "\r\n" in text:
+    if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
         new = re.sub(r"(?<!\r)\n", "\r\n", new)
     old_lines, lines = text.splitlines(True), new.splitlines(True)
     moves = difflib.SequenceMatcher(None, old_lines, lines, autojunk=False).get_opcodes()

@@ -93,7 +93,7 @@ def index_of(where: str, items: list[Any], path: Path, n: int) -> int | None:
     """Which item part `n` picks; None when none does. BadFile when several do."""
     part = path[n]
     if isinstance(part, int):
-        return part
+        return part if part < len(items) else None
     assert isinstance(part, Pick)
     found = [
         i for i, item in enumerate(items) if isinstance(item, Mapping) and str(item.get(part.field)) == part.value

@@ -36,11 +36,14 @@ def parse_json(where: str, text: str) -> Any:
     """The data. BadFile names the line; a key that stands twice in one object is refused."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        twice = next((n for n in names if names.count(n) > 1), None)
-        if twice is not None:
-            raise BadFile(where, "stands twice in one object: which one counts depends on the reader", key=twice)
-        return dict(pairs)
+        made: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in made:
+                raise BadFile(
+                    where, "stands twice in one object: which one counts depends on the reader", key=name
+                )
+            made[name] = value
+        return made
 
     def no_number(name: str) -> Any:
         raise BadFile(where, f"{name} is not JSON")
@@ -50,6 +53,8 @@ def parse_json(where: str, text: str) -> Any:
     except json.JSONDecodeError as why:
         hint = "; it is not rewritten, edit it by hand" if not text.strip() else _relaxed(text)
         raise BadFile(where, f"not JSON: {why.msg}{hint}", line=why.lineno) from None
+    except ValueError:
+        raise BadFile(where, "holds a whole number of thousands of digits; edit it by hand") from None
     except RecursionError:
         raise BadFile(where, _DEEP) from None
 

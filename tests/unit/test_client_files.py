@@ -121,6 +121,8 @@ def test_json_layout(raw: bytes, entries: dict[str, Value], after: bytes) -> Non
         ('{"m": {"id": "x"}}', r"f: m: must be a list, it is a table"),
         ('{"m": 5}', r"f: m: must be a list, it is 5"),
         ('[1]', r"f: must hold named values, it is a list"),
+        ('{"n": ' + "9" * 5000 + '}', r"f: holds a whole number of thousands of digits"),
+        ('{"m": [{"id": "x", "k": {"theirs": 1}}]}', r"f: m\[id=x\].k: is a table where one value should be"),
     ],
 )  # fmt: skip
 def test_json_that_is_refused(text: str, says: str) -> None:
@@ -169,6 +171,51 @@ def test_toml_keeps_crlf_and_bom() -> None:
     assert done.data == b"\xef\xbb\xbf# pool\r\n[pool]\r\nport = 8002 # keep\r\nsize = 3\r\n"
 
 
+def test_toml_with_mixed_line_ends_keeps_each() -> None:
+    """O-83."""
+    done = patch("f", b"a = 1\r\nb = 2\nc = 3\r\n", "toml", of({"a": 9}))
+    assert done.data == b"a = 9\r\nb = 2\nc = 3\r\n"
+
+
+def test_toml_that_is_no_number_is_itself() -> None:
+    raw = b"a = 1\nn = nan\n"
+    assert patch("f", raw, "toml", of({"a": 1})).data == raw
+    assert patch("f", raw, "toml", of({"a": 2})).data == b"a = 2\nn = nan\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "key", "says"),
+    [
+        (b'a = [ # why\n  "x",\n]\n', "a", "a: holds comments, which would be lost"),
+        (b"[a]\nb = 1\n", "a", "a: is a table where one value should be"),
+        (b"[[a]]\nb = 1\n", "a", "a: is a table where one value should be"),
+    ],
+)
+def test_toml_that_would_be_lost_is_refused(raw: bytes, key: str, says: str) -> None:
+    with pytest.raises(BadFile, match=says):
+        patch("f", raw, "toml", of({key: ["text"]}))
+
+
+def test_a_list_with_a_hash_in_a_text_holds_no_comment() -> None:
+    assert patch("f", b"a = [\"#1\", '# 2']\n", "toml", of({"a": ["x"]})).data == b'a = ["x"]\n'
+
+
+@pytest.mark.parametrize("form", ["json", "toml"])
+def test_a_number_with_a_point_is_no_whole_number(form: Format) -> None:
+    """A client that reads whole numbers refuses 1.0."""
+    raw, after = (b'{"a": 1.0}', b'{"a": 1}') if form == "json" else (b"a = 1.0\n", b"a = 1\n")
+    assert patch("f", raw, form, of({"a": 1})).data == after
+
+
+def test_a_difference_draws_as_it_reads() -> None:
+    """A terminal obeys what somebody else's file holds, and half a surrogate pair cannot be written down."""
+    raw = b'{"a": "\\u001b[2Jx\\ud800y\\u202e"}'
+    (found,) = patch("f", raw, "json", of({"a": "z"})).differences
+    assert str(found) == "a: has x\ufffdy, serves z"
+    shown = preview("f", b"A=1\nB=\x1b]0;x\x07\n", b"A=2\nB=\x1b]0;x\x07\n", "env")
+    assert "\x1b" not in shown and "+A=2" in shown
+
+
 def test_bad_toml_names_its_line() -> None:
     with pytest.raises(BadFile, match=r"f:2: not TOML"):
         patch("f", b"a = 1\nb = \n", "toml", of({"a": 2}))
@@ -214,6 +261,9 @@ PLANTED = "pl4nted-very-private"
         ("json", '{\n"token": "pl4nted\\u002dvery-private",\n"a": 1\n}', "a"),
         ("toml", f'a = 1\ntoken = "{PLANTED}"\n[headers]\nX-Mine = "{PLANTED}"\n', "a"),
         ("env", f"API_KEY={PLANTED}\na=1\n", "a"),
+        ("env", f"DB_PASS={PLANTED}\na=1\nSLACK=https://hooks.invalid/{PLANTED}\n", "a"),
+        ("json", f'{{\n"args": ["--token",\n"{PLANTED}"],\n"a": 1\n}}', "a"),
+        ("toml", f'webhook = "https://hooks.invalid/{PLANTED}"\na = 1\n[db]\npwd = "{PLANTED}"\n', "a"),
     ],
 )
 def test_a_preview_shows_the_change_and_no_secret(form: Format, raw: str, key: str) -> None:
@@ -221,6 +271,12 @@ def test_a_preview_shows_the_change_and_no_secret(form: Format, raw: str, key: s
     shown = preview("f", raw.encode(), patch("f", raw.encode(), form, of({key: value})).data, form)
     assert "very-private" not in shown and "***" in shown
     assert any(line.startswith("+") and "2" in line for line in shown.splitlines()[2:])
+
+
+@pytest.mark.parametrize("texts", [["x"], ["x", "y", "z"]])
+def test_a_list_that_changes_its_length_can_be_previewed(texts: list[str]) -> None:
+    raw = b'{"a": ["text", "image"]}'
+    assert '+{"a": ["x"' in preview("f", raw, patch("f", raw, "json", of({"a": texts})).data, "json")
 
 
 def test_a_changed_secret_is_seen_to_change_but_not_shown() -> None:

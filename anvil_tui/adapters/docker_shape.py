@@ -13,8 +13,12 @@ from anvil_tui.core.times import parse_time
 
 FULL_GPU_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NVIDIA_CDI = re.compile(r"(?:[\w.-]*\.)?nvidia\.com/(?:gpu|mig[\w.-]*)=(.+)")
-# Minor devices of GPUs and MIG; /dev/nvidiactl and /dev/nvidia-uvm alone reach no GPU.
-_GPU_NODE = re.compile(r"/dev/(?:nvidia\d+|nvidia-caps(?:/.*)?)")
+# Minor devices of GPUs and MIG, and the folder of all devices; /dev/nvidiactl and /dev/nvidia-uvm reach no GPU.
+_GPU_NODE = re.compile(r"/dev/?|/dev/(?:nvidia\d+|nvidia-caps(?:/.*)?)")
+# Any of them selects the daemon's NVIDIA driver for a device request that names none.
+_NVIDIA_CAPABILITIES = frozenset(
+    {"gpu", "nvidia", "compute", "compat32", "graphics", "utility", "video", "display"}
+)
 _NO_GPU_VALUES = frozenset({"", "none", "void"})
 
 PinKind = Literal["index", "manifest", "config"]
@@ -134,7 +138,7 @@ def _device_requests(host: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def _wants_gpu(capabilities: Any) -> bool:
-    return any("gpu" in group for group in capabilities or ())
+    return any(not _NVIDIA_CAPABILITIES.isdisjoint(group or ()) for group in capabilities or ())
 
 
 def _environment(host: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, list[str]]]:

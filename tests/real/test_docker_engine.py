@@ -282,6 +282,8 @@ GPU: list[list[str]] = [["gpu"]]
     [
         ({"device_requests": [DeviceRequest(count=-1, capabilities=GPU)]},
          GpuGrant(("all",), "all", (), "device-request")),
+        ({"device_requests": [DeviceRequest(count=-1, capabilities=[["compute"]])]},
+         GpuGrant(("all",), "all", (), "device-request")),
         ({"device_requests": [DeviceRequest(count=2, capabilities=GPU)]},
          GpuGrant(("count=2",), "unknown", (), "device-request")),
         ({"device_requests": [DeviceRequest(device_ids=[ONE, "1"], capabilities=GPU)]},

@@ -77,6 +77,9 @@ NONE: dict[str, bool] = {}
 ALL, ONE, EITHER = {A: True, B: True}, {A: True}, {A: False, B: False}
 WAYS: dict[str, tuple[dict[str, Any], dict[str, bool], str]] = {
     "count all": ({"DeviceRequests": asked(Count=-1)}, ALL, "device-request"),
+    "compute alone, as a Compose file may say it": (
+        {"DeviceRequests": asked(Count=-1, Capabilities=[["compute", "utility"]])}, ALL, "device-request"),
+    "every device of the host": ({"Devices": [{"PathOnHost": "/dev"}]}, EITHER, "device-node /dev"),
     "count of one": ({"DeviceRequests": asked(Count=1)}, EITHER, "device-request count=1"),
     "count of every GPU here": ({"DeviceRequests": asked(Count=2)}, ALL, "device-request count=2"),
     "uuid": ({"DeviceRequests": asked(DeviceIDs=[A])}, ONE, "device-request"),

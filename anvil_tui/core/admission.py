@@ -14,6 +14,7 @@ from anvil_tui.core.draft import Candidate, Draft, memory_text, too_small
 from anvil_tui.core.facts import alias_text
 from anvil_tui.core.ownership import Sight, card_label, owner_text, owners
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.shape import resurrects
 from anvil_tui.core.standing import Owner
 from anvil_tui.core.vram import BASELINE_TOLERANCE_MIB, fit, free_mib, gpus_free
 from anvil_tui.core.workspace import Role
@@ -83,7 +84,7 @@ def resident(d: Draft, serve: ServeRecord, wants: Role) -> str:
     if d.facts.exact_recipe(serve) is None:
         return f"the recipe that made it ({serve.recipe_digest[:12]}) is not known any more"
     seen = d.facts.container(serve)
-    if seen and seen.restart_policy not in ("", "no", "unless-stopped"):
+    if seen and resurrects(seen):
         return f"its restart policy {seen.restart_policy} would bring it back"
     return ""
 

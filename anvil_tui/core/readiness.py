@@ -7,11 +7,11 @@ when a check of the serve that they would return to is missing (M) or unknown (U
 | check         | needs                                        | promote over it | rollback to it  | drill to it |
 |---------------|----------------------------------------------|-----------------|-----------------|-------------|
 | record        | its exact recipe is kept                     | M               | M               | M           |
-| image         | here, by digest                              | M U             | M U             | M U         |
+| image         | here, by digest                              | M U             | no              | M U         |
 | container     | here, and as it was when it was recorded     | M U             | M               | M U         |
 | weights       | there, whole, with the size or hash recorded | M U             | M               | M U         |
 | configuration | mounts there; mounted and patched files same | M U             | M               | M U         |
-| port          | free, or held by what stops first            | M U             | M U             | M U         |
+| port          | free, or held by what stops first            | M U             | M               | M U         |
 | gpus          | its own, by UUID; weights that the host fits | M U             | M U             | M U         |
 | credential    | the gateway takes the client key             | as in every plan that verifies anything       |
 | gates         | its own suite can run on it                  | M U             | of suite chosen | M U         |
@@ -20,7 +20,8 @@ when a check of the serve that they would return to is missing (M) or unknown (U
 | home          | the suite of what serves now can run on it   | no              | no              | M U         |
 
 A rollback may be an emergency: what only makes it less comfortable is a warning. So is what could not be looked at
-but is proven by the start itself, after which the former serve is started again if it fails. A waiver makes a
+but is proven by the start itself, after which the former serve is started again if it fails. A kept container
+starts without its image: Docker 20.10 did after `rmi --force`, for its layers stay. A waiver makes a
 refusal a warning; record and credential are never waived.
 """
 
@@ -37,7 +38,7 @@ from anvil_tui.core.facts import Facts
 from anvil_tui.core.gpus import resolve_gpus
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.shape import changed
+from anvil_tui.core.shape import changed, resurrects
 from anvil_tui.core.standing import NEVER_WAIVED, Check, CheckName, CredentialState, DrillRecord
 from anvil_tui.core.times import parse_time
 from anvil_tui.core.waivers import CheckWaiver, check_waived, check_waiver_text
@@ -55,8 +56,8 @@ _ALL: dict[CheckName, tuple[str, ...]] = {
 BINDS: Mapping[Bind, Mapping[CheckName, tuple[str, ...]]] = {
     "promote": {**_ALL, "budgets": _BOTH, "drill": _GONE},
     "rollback": {
-        "record": _GONE, "image": _BOTH, "container": _GONE, "weights": _GONE, "configuration": _GONE,
-        "port": _BOTH, "gpus": _BOTH,
+        "record": _GONE, "container": _GONE, "weights": _GONE, "configuration": _GONE, "port": _GONE,
+        "gpus": _BOTH,
     },
     "drill": {**_ALL, "home": _BOTH},
 }  # fmt: skip
@@ -152,6 +153,17 @@ def judged(verb: Bind, recipe: str, found: tuple[Check, ...]) -> tuple[list[str]
     return refusals, [f"way back {recipe}: {c.name}: {c.why}" for c in left]
 
 
+def rested_on(verb: Bind, recipe: str, found: Iterable[Check], facts: Facts) -> dict[str, str]:
+    """What a plan rests on, by check: its state, or the waiver. Left out is what the plan does not hang on, such
+    as a hash that is not read to its end yet: it must not make the plan another one by being read on."""
+    states: dict[str, str] = {}
+    for c in found:
+        waiver = check_waived(recipe, c.name, facts.check_waivers, facts.today) if c.state == "waived" else None
+        if waiver or BINDS[verb].get(c.name) == _BOTH:
+            states[c.name] = check_waiver_text(waiver) if waiver else c.state
+    return states
+
+
 def _refusal(recipe: str, c: Check) -> str:
     lead = f"no way back to {recipe}" if c.state == "missing" else f"the way back to {recipe} is not proven"
     if why := NEVER_WAIVED.get(c.name):
@@ -220,7 +232,8 @@ def _container(look: _Look) -> Check:
     if not back.shape:
         again = f"`anvil-tui qualify {short}` while it runs records it"
         return Check("container", "unknown", f"container {short} was recorded without its configuration; {again}")
-    if now := changed(back.shape, seen):
+    now = [name for name in changed(back.shape, seen) if name != "restart" or resurrects(seen)]
+    if now:
         return Check("container", "missing", f"container {short} is not as recorded: {', '.join(now)} changed")
     return Check("container", "ok", f"container {short} is as recorded")
 

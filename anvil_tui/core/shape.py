@@ -31,6 +31,11 @@ def shape_of(c: Container) -> dict[str, str]:
     return {name: digest(part) for name, part in zip(CONTAINER, parts, strict=True)}
 
 
+def resurrects(c: Container) -> bool:
+    """Whether its daemon would start it again after a stop of ours, at the latest when it starts itself."""
+    return c.restart_policy not in ("", "no", "unless-stopped")
+
+
 def write(lines: Mapping[str, str]) -> str:
     return "\n".join(f"{name} {value}" for name, value in lines.items())
 

@@ -13,8 +13,9 @@ from anvil_tui.core.apply import tell_clients
 from anvil_tui.core.draft import Candidate, Draft
 from anvil_tui.core.facts import alias_text
 from anvil_tui.core.gates import Suite
-from anvil_tui.core.readiness import Bind, in_facts, judged, refused
+from anvil_tui.core.readiness import Bind, in_facts, judged, refused, rested_on
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.shape import resurrects
 from anvil_tui.core.standing import Check
 from anvil_tui.core.workspace import Role
 from anvil_tui.core.world import ServeRecord
@@ -73,21 +74,21 @@ def rollback_exists(d: Draft, old: ServeRecord | None) -> None:
 
 def stays_stopped(d: Draft, old: ServeRecord) -> None:
     seen = d.facts.container(old)
-    if seen and seen.restart_policy not in ("", "no", "unless-stopped"):
+    if seen and resurrects(seen):
         d.refuse(
             f"container {seen.name} has restart policy {seen.restart_policy}: it would resurrect after a stop"
         )
 
 
 def prove_return(d: Draft, verb: Bind, back: ServeRecord, incumbent: ServeRecord | None) -> tuple[Check, ...]:
-    """What `core/readiness.py` finds of a return to `back`, as refusals and warnings; the plan rests on the states,
-    and the journal's `begin` has them. Returns the checks that refuse."""
+    """What `core/readiness.py` finds of a return to `back`, as refusals and warnings; the plan rests on what binds
+    it, and the journal's `begin` has that. Returns the checks that refuse."""
     found = in_facts(d.facts, back, incumbent.container_id if incumbent else "")
     refusals, warnings = judged(verb, back.recipe_id, found)
     for why in refusals:
         d.refuse(why)
     d.warnings += warnings
-    states = {c.name: f"waived: {c.why}" if c.state == "waived" else c.state for c in found}
+    states = rested_on(verb, back.recipe_id, found, d.facts)
     d.rests_on["way_back"] = {"recipe": back.recipe_id, "container": back.container_id, "checks": states}
     return refused(verb, found)
 

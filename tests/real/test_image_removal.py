@@ -104,6 +104,18 @@ def test_what_a_stopped_container_was_made_of_stays_whole(engine: Engine) -> Non
     assert engine.find(image) is None
 
 
+def test_a_kept_container_starts_after_its_image_was_removed_by_force(engine: Engine) -> None:
+    """Why a rollback is not refused for an image that is gone: the layers stay with the container."""
+    image = engine.made()
+    container = engine.client.containers.create(image, command="/none", network_mode="host")
+    engine.client.images.remove(image, force=True)
+    assert engine.find(image) is None
+    with pytest.raises(docker.errors.APIError, match="/none"):
+        container.start()  # it came as far as to its program, of which its file system has none
+    assert next(container.get_archive("/data.bin")[0])
+    container.remove()
+
+
 def test_a_name_that_means_another_image_by_now_takes_nothing(engine: Engine) -> None:
     first, second = engine.made(), engine.made()
     names = engine.names(first)

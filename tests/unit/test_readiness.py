@@ -101,6 +101,7 @@ CASES: list[tuple[CheckName, str, str, Change]] = [
     ("container", "missing", "env changed", lambda w: back_container(w, env_names=("NEW",))),
     ("container", "missing", "mounts, labels, restart changed",
      lambda w: back_container(w, mounts=(("/a", "/b", True),), labels={"x": "y"}, restart_policy="always")),
+    ("container", "missing", "restart changed", lambda w: back_container(w, restart_policy="on-failure")),
     ("container", "unknown", "cannot be inspected", lambda w: back_container(w, status="unknown", error="no")),
     ("container", "unknown", "containers cannot be read: docker: refused",
      lambda w: {"containers": Reading.error("docker: refused", 1.0, "docker", w.containers.value)}),
@@ -138,6 +139,12 @@ def test_one_check_that_fails_is_named_with_its_reason(name: str, state: str, wo
     assert any(f"not ready: {name}: " in line and words in line for line in status_lines(world))
     told = status_json(world)["rollbacks"]["primary"]
     assert told["ready"] is False and name in [c["name"] for c in told["checks"] if c["state"] == state]
+
+
+def test_a_restart_policy_that_lets_it_stay_stopped_may_be_changed() -> None:
+    calm = worlds.calm()
+    world = derive(replace(calm, **back_container(calm, restart_policy="unless-stopped")))
+    assert world.rollbacks["primary"].ready
 
 
 @pytest.mark.parametrize("days", [0, 1, 30])
@@ -185,8 +192,8 @@ TABLE: dict[str, dict[CheckName, str]] = {
     "promote": {"record": "M", "image": "MU", "container": "MU", "weights": "MU", "configuration": "MU",
                 "port": "MU", "gpus": "MU", "credential": "", "gates": "MU", "budgets": "MU", "drill": "M",
                 "home": ""},
-    "rollback": {"record": "M", "image": "MU", "container": "M", "weights": "M", "configuration": "M",
-                 "port": "MU", "gpus": "MU", "credential": "", "gates": "", "budgets": "", "drill": "",
+    "rollback": {"record": "M", "image": "", "container": "M", "weights": "M", "configuration": "M",
+                 "port": "M", "gpus": "MU", "credential": "", "gates": "", "budgets": "", "drill": "",
                  "home": ""},
     "drill": {"record": "M", "image": "MU", "container": "MU", "weights": "MU", "configuration": "MU",
               "port": "MU", "gpus": "MU", "credential": "", "gates": "MU", "budgets": "", "drill": "",

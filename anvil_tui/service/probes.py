@@ -45,6 +45,9 @@ FIRST_GPU_S = 10.0
 CLIENTS_S = 60.0
 
 
+_OF_COPY = "; what is shown is the last good copy (generation {}), which may be one save old"
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Everything that is read: ports, and functions over the workspace's files (which may raise AnvilError)."""
@@ -68,6 +71,7 @@ class Sources:
     clients: Callable[[World], tuple[ClientState, ...]] = lambda world: ()
     credentials: Callable[[], tuple[CredentialState, ...]] = lambda: ()
     check_waivers: Callable[[], tuple[CheckWaiver, ...]] = lambda: ()
+    copy: Callable[[], BoxRecord | None] = lambda: None
     way_back: Callable[[World, float], tuple[Mapping[str, tuple[Check, ...]], bool]] = lambda world, s: ({}, False)
 
     @classmethod
@@ -79,7 +83,7 @@ class Sources:
             waivers=box.store.waivers, loads=box.store.loads, pids=box.host.containers_of, drills=box.store.drills,
             clients=client_states(box),
             evidence=evidence_of(box), credentials=lambda: copies_read(box, inspect(box), remote=False),
-            check_waivers=box.store.check_waivers,
+            check_waivers=box.store.check_waivers, copy=box.store.copy,
             way_back=WayBack(box, unrunnable_on(box)).standing,
         )  # fmt: skip
 
@@ -282,7 +286,9 @@ class Probes:
             try:
                 fields[name] = call()
             except (AnvilError, OSError) as error:
-                self._complain(name, str(error))
+                copy = self._src.copy() if name == "record" and self.store.world.record == BoxRecord() else None
+                self._complain(name, f"{error}{'' if copy is None else _OF_COPY.format(copy.generation)}")
+                fields |= {"record": copy} if copy else {}
                 good = False
             else:
                 self._complain(name, "")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.cli.record import shown
 from anvil_tui.core.errors import BadFile, Refused
-from anvil_tui.core.world import BoxRecord
+from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.service.mending import damage, mend
 from tests.support.membox import World, recipe
 
@@ -127,13 +128,16 @@ def test_no_file_is_a_first_start_only_where_there_never_was_one(tmp_path: Path,
         ('"incumbent": "', '"incumbent": null, "was": "'), ('"slot": ', '"slut": '),
     ],
 )  # fmt: skip
-def test_whole_json_of_wrong_types_is_damaged_too(made: World, old: str, new: str) -> None:
+def test_whole_json_of_wrong_types_is_damaged_too(tmp_path: Path, old: str, new: str) -> None:
     """O-89, O-86: true is never port 1 in a file of ours either."""
-    text = (made.tmp / "box.json").read_text()
-    assert old in text
-    (made.tmp / "box.json").write_text(text.replace(old, new, 1))
+    store = BoxFile(tmp_path)
+    serve = ServeRecord("c1", "a", "d", "sha256:i", "primary", "primary-a", 9131, "a", "OP")
+    store.write(BoxRecord(3, {"c1": serve}, {"primary": RoleRecord("primary", "c1")}), BoxRecord())
+    text = (tmp_path / "box.json").read_text()
+    assert old in text and store.read().serves == {"c1": serve}
+    (tmp_path / "box.json").write_text(text.replace(old, new, 1))
     with pytest.raises(BadFile, match="is damaged"):
-        made.box.store.read()
+        store.read()
 
 
 def test_a_bom_is_read_and_gone_after_the_next_save(made: World) -> None:

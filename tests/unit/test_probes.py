@@ -169,6 +169,20 @@ def test_once_asks_every_source_and_derives(rig: Rig) -> None:
     assert ("engine", RECIPE.engine, 9131) in rig.box.asked
 
 
+def test_a_record_that_cannot_be_read_is_shown_as_its_copy_and_never_as_empty(rig: Rig) -> None:
+    """O-89: a look changes no file; the sentence says what is shown."""
+    copy = rig.box.values["record"]
+    rig.box.values["record"] = BadFile("state/box.json", "is damaged")
+    rig.probes._src = replace(rig.probes._src, copy=lambda: copy)
+    world = rig.probes.once()
+    assert world.record == copy and world.source_errors["record"] == (
+        "state/box.json: is damaged; what is shown is the last good copy (generation 1), which may be one save old"
+    )
+    rig.probes._src = replace(rig.probes._src, copy=lambda: None)
+    rig.probes._files()
+    assert rig.store.world.record == copy, "what was shown stays"
+
+
 def test_once_waits_for_the_first_line_of_the_gpu_reader(rig: Rig) -> None:
     answers: list[Reading[GpuSnapshot]] = [Reading.unknown("GPU reader starting", "nvml")] * 3
     good = rig.box.values["gpus"]

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - engine and daemon lines stand as they are written
-"""Load phases, classes of log lines, root causes (engine facts §4; field cases O-11, O-48, O-104)."""
+"""Load phases, classes of log lines, root causes (engine facts §4)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ FREE = (
 
 
 def test_start_without_free_memory_tells_its_numbers() -> None:
+    """O-11, llm-d-incubation/llm-d-fast-model-actuation#709."""
     cause = root_cause(VLLM, ["INFO loading", FREE, "EngineCore failed to start."])
     assert cause is not None
     assert cause.name == "insufficient_free_vram_at_start"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from anvil_tui.adapters import journal_file
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.cli.record import shown
-from anvil_tui.core.errors import BadFile, Refused
+from anvil_tui.core.errors import BadFile, EffectFailed, Refused
 from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.service.mending import damage, mend
 from tests.support.membox import World, recipe
@@ -185,3 +188,25 @@ def test_the_command_shows_what_is_confirmed_and_does_exactly_that(
         run(found.hash, read_only=True)
     assert run(found.hash) == 0 and "box.json.corrupt-" in capsys.readouterr().out
     assert made.incumbent() == "a"
+
+
+@pytest.mark.parametrize("line", [0, 1, 2])
+def test_what_could_not_be_journalled_is_not_done(made: World, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
+    """O-88: the disk is full at the beginning, at the first step's intent, at its note that it was done."""
+    real, written = journal_file._write_whole, []
+
+    def full(fd: int, data: bytes) -> None:
+        if len(written) == line:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(data)
+        real(fd, data)
+
+    monkeypatch.setattr(journal_file, "_write_whole", full)
+    before, aliases = dict(made.docker.all), dict(made.gate.live)
+    with pytest.raises(EffectFailed, match=r"journal\.ndjson: journal not written: No space left"):
+        made.do("load", recipe="c")
+    fresh = [c.status for i, c in made.docker.all.items() if i not in before]
+    assert fresh == (["created"] if line == 2 else []) and made.gate.live == aliases and made.serving() == "a"
+    monkeypatch.undo()
+    assert made.operate("resume" if line else "undo") == "undone"
+    assert made.docker.all == before

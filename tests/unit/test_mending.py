@@ -193,7 +193,8 @@ def test_the_command_shows_what_is_confirmed_and_does_exactly_that(
 @pytest.mark.parametrize("line", [0, 1, 2])
 def test_what_could_not_be_journalled_is_not_done(made: World, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
     """O-88: the disk is full at the beginning, at the first step's intent, at its note that it was done."""
-    real, written = journal_file._write_whole, []
+    real = journal_file._write_whole
+    written: list[bytes] = []
 
     def full(fd: int, data: bytes) -> None:
         if len(written) == line:

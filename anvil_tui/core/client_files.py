@@ -90,9 +90,9 @@ def preview(where: str, before: bytes, after: bytes, form: Format, secrets: Iter
     old, new = (_parsed(where, _decoded(where, raw), form) for raw in (before, after))
     masked: list[list[str]] = []
     for raw, data, other in ((before, old, new), (after, new, old)):
-        text = _decoded(where, raw)
+        text, stays = _decoded(where, raw), set(texts(other))
         for path, value in texts(data):
-            moved = get(where, other, path) != value
+            moved = (path, value) not in stays
             if secretive(path):
                 text = _set(where, text, form, path, f"{MASK} (changed)" if moved and data is new else MASK)
             elif form == "env" and not moved:

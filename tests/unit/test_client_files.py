@@ -273,10 +273,12 @@ def test_a_preview_shows_the_change_and_no_secret(form: Format, raw: str, key: s
     assert any(line.startswith("+") and "2" in line for line in shown.splitlines()[2:])
 
 
-@pytest.mark.parametrize("texts", [["x"], ["x", "y", "z"]])
-def test_a_list_that_changes_its_length_can_be_previewed(texts: list[str]) -> None:
-    raw = b'{"a": ["text", "image"]}'
-    assert '+{"a": ["x"' in preview("f", raw, patch("f", raw, "json", of({"a": texts})).data, "json")
+@pytest.mark.parametrize("has", ['"x"', '["x"]', '["x", "y", "z"]'])
+@pytest.mark.parametrize("value", ["n", ["n", "m"]])
+def test_texts_and_lists_of_another_length_can_be_previewed(has: str, value: Value) -> None:
+    raw = f'{{"a": {has}}}'.encode()
+    shown = preview("f", raw, patch("f", raw, "json", of({"a": value})).data, "json")
+    assert shown.splitlines()[3:] == [f'-{{"a": {has}}}', f'+{{"a": {json.dumps(value)}}}']
 
 
 def test_a_changed_secret_is_seen_to_change_but_not_shown() -> None:

@@ -177,9 +177,11 @@ class OperationFolders:
         if not path.exists():
             raise NotFound(f"no operation {operation!r} in {self._dir}")
         try:
-            plan: Mapping[str, Any] = json.loads(path.read_bytes())
+            plan: Any = json.loads(path.read_bytes())
         except ValueError as why:
             raise BadFile(str(path), f"is damaged: {why}") from why
+        if not isinstance(plan, dict):
+            raise BadFile(str(path), "is damaged: it holds no plan")
         return plan
 
     def journal(self, operation: str) -> JournalFile:
@@ -235,7 +237,10 @@ class OperationFolders:
         """An operation whose process died before its first record: planned, nothing done."""
         if not (folder / "plan.json").exists():
             return None
-        plan = self.plan(folder.name)
+        try:
+            plan = self.plan(folder.name)
+        except BadFile as why:
+            return OperationView(folder.name, "?", "?", "", why=str(why), torn=trouble)
         intent = plan.get("intent", {})
         verb = intent.get("verb", "?")
         target = plan.get("title", "?").removeprefix(f"{verb} ")

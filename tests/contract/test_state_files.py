@@ -112,6 +112,20 @@ def test_views_list_what_never_began_and_what_is_damaged(tmp_path: Path) -> None
     assert folders.views()[1].torn == "line 1 is damaged"
 
 
+@pytest.mark.parametrize("raw", [b"", b'{"hash": "ab', b"[]", b"null"])
+def test_a_damaged_plan_that_never_began_hides_no_other_operation(tmp_path: Path, raw: bytes) -> None:
+    """O-89: every plan reads every operation, so one torn file must not stop them all."""
+    folders = OperationFolders(tmp_path)
+    for n in ("1", "2"):
+        folders.create(f"op-{n}", {"intent": {"verb": "load"}, "title": "load b", "hash": "ab"})
+    (tmp_path / "op-1" / "plan.json").write_bytes(raw)
+    first, second = folders.views()
+    assert (first.id, first.state, second.target, second.torn) == ("op-1", "planned", "b", "")
+    assert "plan.json: is damaged" in first.why and not first.needs_person
+    with pytest.raises(BadFile, match="is damaged"):
+        folders.plan("op-1")
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

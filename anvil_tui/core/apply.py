@@ -13,7 +13,8 @@ WRITE_S = 60
 
 
 def plan_apply(d: Draft) -> None:
-    """Every drifting client gets what serves: copies first, then writes, then a second preview without a change.
+    """Every drifting client gets what serves: its file copied, then written, then a second preview of all of them
+    without a change. Clients may share a file: the second begins with what the first made, and goes back first.
 
     `target` names one client, "" = all of them. A client that cannot be written is said in the end of the
     operation; if it is the only one, there is no plan.
@@ -30,10 +31,10 @@ def plan_apply(d: Draft) -> None:
         d.refuse(why or f"nothing to do: {d.intent.target or 'every client'} is converged")
     d.warnings += [f"{words(c.state)}: it is left as it is" for c in others if drifting]
     for c in drifting:
-        d.step(f"copy-{c.state.name}", "client-copy", f"keep a copy of {c.state.where}", WRITE_S, **_ref(d, c))
-    for c in drifting:
         what = "; ".join(c.state.differences)
+        d.step(f"copy-{c.state.name}", "client-copy", f"keep a copy of {c.state.where}", WRITE_S, **_ref(d, c))
         d.step(f"write-{c.state.name}", "client-write", f"write {c.state.where}: {what}", WRITE_S, **_ref(d, c))
+    for c in reversed(drifting):
         d.undo_step(f"restore-{c.state.name}", "client-restore", f"put {c.state.where} back as it was", WRITE_S,
                     **_ref(d, c))  # fmt: skip
     d.step(

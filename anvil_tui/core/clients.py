@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -184,13 +184,15 @@ def _value(value: str | int | bool | tuple[str, ...], facts: Mapping[str, Value 
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """One client's file compared. `before` and `after` are SHA-256 of the file as it is and as it should be, ""
-    when it was not read or cannot be patched; `diff` has no secrets; `entries` are [key path, value] pairs."""
+    when it was not read or cannot be patched; `diff` has no secrets; `entries` are [key path, value] pairs. `data`
+    is the file as it should be, which may hold secrets."""
 
     state: ClientState
     before: str = ""
     after: str = ""
     diff: str = ""
     entries: tuple[tuple[str, Value], ...] = ()
+    data: bytes = field(default=b"", repr=False)
 
     @property
     def drifts(self) -> bool:
@@ -226,7 +228,7 @@ def compared(
     if not entries:
         state = replace(state, state="unknown")
     plain = tuple((path_text(path), value) for path, value in entries)
-    return Catalog(state, _sha(raw), _sha(done.data), diff, plain)
+    return Catalog(state, _sha(raw), _sha(done.data), diff, plain, done.data)
 
 
 def _unread(why: AnvilError) -> Literal["no-credential", "unreachable", "unreadable"]:

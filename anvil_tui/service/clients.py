@@ -60,14 +60,22 @@ def exact(box: Box, digest: str) -> Recipe | None:
 
 
 def catalogs(box: Box, clients: Iterable[Client], of: Callable[[Role], Serving]) -> tuple[Catalog, ...]:
-    """Every named client's file, read now, against what `of` says of its role."""
+    """Every named client's file, read now, against what `of` says of its role. Where several clients share a file,
+    each is compared with what the ones before it make of it."""
     chosen = list(clients)
     roles = {r.name: r for r in box.workspace.roles}
     serves = {name: of(roles[name]) for name in dict.fromkeys(c.role for c in chosen)}
     raw, at = read_all(box.files, chosen), utc_text(box.clock.utc())
     keys = [found_or_why(box, ref) for ref in box.workspace.gateway.client_keys]
     secrets = [k.value for k in keys if isinstance(k, Secret)]
-    return tuple(compared(c, roles[c.role].aliases, serves[c.role], raw[c.name], at, secrets) for c in chosen)
+    made: dict[tuple[str, str], bytes] = {}
+    found = []
+    for c in chosen:
+        has = made.get((c.host, c.file), raw[c.name])
+        found.append(compared(c, roles[c.role].aliases, serves[c.role], has, at, secrets))
+        if found[-1].drifts:
+            made[c.host, c.file] = found[-1].data
+    return tuple(found)
 
 
 def catalogs_now(box: Box, name: str = "") -> tuple[Catalog, ...]:

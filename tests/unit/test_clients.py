@@ -243,6 +243,36 @@ def test_a_failing_client_puts_every_other_one_back(world: World) -> None:
     assert (context(world, "pi"), context(world, "two")) == (524288, 524288)
 
 
+def test_two_clients_may_share_a_file(world: World) -> None:
+    """One file of a client that knows several of our roles: applied whole, or put back whole."""
+    with_clients(
+        world,
+        client("one", file="both.json", entries={CONTEXT: "{context_tokens}"}),
+        client("two", file="both.json", entries={"tier": "{recipe}"}),
+    )
+    before = (world.tmp / "both.json").read_bytes()
+    real, calls = world.controls.files.replace, []
+
+    def second_fails(host: str, path: str, data: bytes, expected: str) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise Refused("both.json: the disk says no")
+        real(host, path, data, expected)
+
+    world.controls.files.replace = second_fails  # type: ignore[method-assign]
+    assert world.do("apply") == "undone"
+    assert (world.tmp / "both.json").read_bytes() == before and residue(world) == []
+    world.controls.files.replace = real  # type: ignore[method-assign]
+    for point in ("write-one:acted", "write-two:acted"):
+        assert world.do("apply", kill_at=point) == "killed"
+        assert world.operate("resume") == "undone"
+        assert (world.tmp / "both.json").read_bytes() == before and residue(world) == [], point
+    assert world.do("apply") == "done"
+    made = json.loads((world.tmp / "both.json").read_text())
+    assert (made["models"][0]["contextWindow"], made["tier"]) == (2048, "a")
+    assert world.plan("apply").refusals == ("nothing to do: every client is converged",)
+
+
 class Closed:
     """Files of this machine, and a host that lets nobody in."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
+import tomlkit.exceptions
 
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.cli.changing import planned_change
@@ -141,8 +142,13 @@ def write_copy(box: Box, directory: Path) -> Sheet:
 def _leave_out_commands(gates: Path) -> None:
     """A `command` gate is a program of the operator's own: it may know the way to the real box."""
     for path in sorted(gates.glob("*.toml")):
-        suite = tomlkit.parse(path.read_text(encoding="utf-8-sig"))
-        every = suite.get("gates", [])
+        try:
+            suite = tomlkit.parse(path.read_text(encoding="utf-8-sig"))
+            every = [dict(gate) for gate in suite.get("gates", [])]
+        except (tomlkit.exceptions.TOMLKitError, ValueError, TypeError):
+            path.unlink()
+            print(f"left out of the copy: {path.name}, which cannot be read", file=sys.stderr)
+            continue
         kept = [gate for gate in every if gate.get("kind") != "command"]
         if len(kept) < len(every):
             suite["gates"] = kept

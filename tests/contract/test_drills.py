@@ -80,6 +80,8 @@ kind = "command"
 argv = ["/usr/bin/touch", "{reached}"]
 '''
     )
+    (box / "gates" / "broken.toml").write_text("gates = 1\n")
+    (box / "gates" / "half.toml").write_text("schema =\n")
     before = state(box)
     argv = ["--workspace", str(box), "drill", "primary", "--copy", "--yes", "--suite", "quick", "--scale", "400"]
     assert main(argv) == 0, capfd.readouterr().err
@@ -90,6 +92,7 @@ argv = ["/usr/bin/touch", "{reached}"]
     assert list(short.iterdir()) == [], "the copy's folder goes with it"
     told = capfd.readouterr().err
     assert "left out of the copy: 1 command gates of quick.toml" in told
+    assert "left out of the copy: broken.toml, which cannot be read" in told and "half.toml, which cannot" in told
     assert "load times are simulated, no weights are read" in told and "no GPU and no image of this box" in told
     assert main(["--workspace", str(box), "drills", "--json"]) == 0
     kept = json.loads(capfd.readouterr().out)

@@ -7,6 +7,7 @@ alias moves with a restart, before which every tier is quiesced and drained. Wha
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from anvil_tui.adapters.anvil_gateway_run import (
     Setup,
     control_socket,
     install_files,
+    interrupting,
     pid_of,
     read_routes,
     restart,
@@ -27,7 +29,7 @@ from anvil_tui.adapters.files import folder_lock
 from anvil_tui.adapters.haproxy_socket import answers
 from anvil_tui.core.box import Backend, Capabilities, Expected, Gateway, Request
 from anvil_tui.core.chat import ChatAnswer
-from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused, Unreachable
+from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused
 from anvil_tui.core.gateway_config import HOLD, NONE, check_target
 from anvil_tui.core.gateway_routes import (
     CONFIG_FILE,
@@ -47,6 +49,7 @@ CAN = Capabilities(atomic=False, holds=False, severs=False, keys=False, errors=F
 # A decision is written when the last byte has left; seen there within 20 ms.
 _DECIDED_S = 2.0
 _REMEMBERED = 4096
+DRAIN_SLICE_S = 1.0
 
 
 class AnvilGatewayReader:
@@ -205,7 +208,7 @@ class AnvilGatewayControl:
 
     def would_interrupt(self) -> str:
         setup = self._setup()
-        if not answers(control_socket(setup.folder)):
+        if pid_of(setup.folder) is None:
             return ""
         running = self._admin(setup).running()
         routes = merged(read_routes(setup.folder) or Routes(), setup.roles)
@@ -259,47 +262,51 @@ class AnvilGatewayControl:
         self, setup: Setup, admin: Admin, running: Running, old: Routes, wanted: Routes,
         checkpoint: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """Nothing is touched before the gateway has taken the configuration in a trial, and nothing is cut."""
-        if not answers(control_socket(setup.folder)):
-            path = control_socket(setup.folder)
-            raise Unreachable(
-                str(path), "no `anvil-tui gateway run` of this workspace answers: start the gateway so"
-            )
+        """Nothing is touched before the gateway has taken the configuration in a trial, and nothing is cut. What
+        does not come up, or comes up as something else, is put back."""
         trial(setup, wanted)
-        self._empty(admin, running)
-        write_routes(setup.folder, wanted)
-        checkpoint("gateway:between")
         fresh = tuple(t.id for t in tiers(wanted, setup.roles) if t.alias and t.id not in running.tiers)
-        try:
-            restart(setup.folder, fresh)
-        except AnvilError:
-            write_routes(setup.folder, old)
-            restart(setup.folder, ())
-            raise
-        if (digest := admin.running().digest) != setup.rendered(wanted)[1]:
+        with interrupting(setup.folder):
+            self._empty(admin, running)
+            write_routes(setup.folder, wanted)
+            checkpoint("gateway:between")
+            try:
+                restart(setup.folder, fresh)
+                self._came_up(admin, setup.rendered(wanted)[1])
+            except AnvilError:
+                write_routes(setup.folder, old)
+                self._put_back(setup, admin, running.digest)
+                raise
+
+    @staticmethod
+    def _came_up(admin: Admin, digest: str) -> None:
+        if (found := admin.running().digest) != digest:
             raise EffectFailed(
-                f"{admin.url} runs configuration {digest or 'of nobody we know'}, not the one just rendered: does "
+                f"{admin.url} runs configuration {found or 'of nobody we know'}, not the one just rendered: does "
                 "`anvil-tui gateway run` see the same anvil.toml and the same secrets?"
             )
 
+    @staticmethod
+    def _put_back(setup: Setup, admin: Admin, digest: str) -> None:
+        """Nothing to do where the old one never ended; where it cannot be had back, its supervisor goes on
+        trying."""
+        with contextlib.suppress(AnvilError):
+            if pid_of(setup.folder) is None or admin.running().digest != digest:
+                restart(setup.folder, ())
+
     def _empty(self, admin: Admin, running: Running) -> None:
-        """Quiesce every tier, then wait until nothing is in flight. What is not over in time is let go on: every
-        tier admits again, and nothing was cut."""
-        closed = [t.id for t in running.tiers.values() if t.admits]
+        """Quiesce every tier, then wait until nothing is in flight. What is not over in time is let go on, and
+        nothing was cut. In slices: while the gateway drains it readmits nothing."""
         until = time.monotonic() + self._drain_s
-        try:
-            for tier in closed:
-                admin.quiesce(tier, RESTART)
-            for tier in running.tiers:
-                if not admin.drain(tier, until - time.monotonic()):
+        for tier in (t.id for t in running.tiers.values() if t.admits):
+            admin.quiesce(tier, RESTART)
+        for tier in running.tiers:
+            while not admin.drain(tier, min(DRAIN_SLICE_S, until - time.monotonic())):
+                if time.monotonic() >= until:
                     raise EffectFailed(
                         f"drain_timeout: {tier} has requests in flight after {self._drain_s:.0f} s; the gateway "
                         "was not restarted and nothing was cut"
                     )
-        except AnvilError:
-            for tier in closed:
-                admin.readmit(tier)
-            raise
 
     def _settle(self, setup: Setup, admin: Admin, wanted: Routes, involved: set[str]) -> None:
         """Each tier admits or not as the routes say; an alias that should admit does so only after the gateway has

@@ -15,6 +15,7 @@ from anvil_tui.core.gateway_routes import slot_of
 TRANSITION = "/v1/admin/transition"
 # It looks at every tier's engine in turn, a second each where one hangs.
 READ_S = 20.0
+_BUSY_S = 0.1
 KNOWN_MAJOR = "2."
 
 
@@ -60,20 +61,29 @@ class Admin:
         self.url, self._key, self._ref = f"http://{bind}", key, ref
         # Plain HTTP: reading the machine's certificates would cost 30 ms. An idle connection would delay its end.
         self._client = httpx.Client(trust_env=False, verify=False, headers={"Connection": "close"})
+        self._made: tuple[tuple[object, object], dict[str, dict[str, Any]]] = ((None, None), {})
 
     def running(self) -> Running:
         """Unreachable names the endpoint, and the credential where that is what is wrong."""
         rows = self._rows(TRANSITION, "tiers")
-        prints = {str(r.get("id")): r for r in self._rows("/v1/models/fingerprints", "data")}
         status = self.ask("GET", "/v1/router/status")
         version = str(status.get("package_version", ""))
         if not version.startswith(KNOWN_MAJOR):
             raise Unreachable(self.url, f"anvil-serving {version or 'of no version'} answers; 2.x is known here")
+        prints = self._prints((status.get("started_at"), status.get("config_sha256")))
         try:
             tiers = [_tier(r, prints[str(r["tier_id"])]) for r in rows]
         except (KeyError, TypeError, ValueError) as why:
             raise Unreachable(self.url, f"its tiers make no sense: {type(why).__name__} {why}") from why
         return Running(version, str(status.get("config_sha256", "")), {t.id: t for t in tiers})
+
+    def _prints(self, process: tuple[object, object]) -> Mapping[str, Mapping[str, Any]]:
+        """What each tier was configured as. It does not change while a process runs, and to ask for it costs
+        another look at every engine."""
+        if self._made[0] != process or None in process:
+            rows = {str(r.get("id")): r for r in self._rows("/v1/models/fingerprints", "data")}
+            self._made = (process, rows)
+        return self._made[1]
 
     def _rows(self, path: str, key: str) -> list[dict[str, Any]]:
         rows = self.ask("GET", path).get(key)
@@ -82,12 +92,16 @@ class Admin:
         return [r for r in rows if isinstance(r, dict)]
 
     def ask(self, method: str, path: str, body: object = None, timeout_s: float = READ_S) -> dict[str, Any]:
-        """The JSON object of a 200."""
+        """The JSON object of a 200. Four may ask at a time, and each change has to wait for the one before."""
         endpoint, start = self.url + path, time.monotonic()
+        bearer = {"Authorization": f"Bearer {self._key()}"}
         try:
-            answer = self._client.request(
-                method, endpoint, json=body, timeout=timeout_s, headers={"Authorization": f"Bearer {self._key()}"}
-            )
+            while True:
+                answer = self._client.request(method, endpoint, json=body, timeout=timeout_s, headers=bearer)
+                busy = answer.status_code == 503 and "server_busy" in answer.text
+                if not busy or time.monotonic() >= start + timeout_s:
+                    break
+                time.sleep(_BUSY_S)
             told = answer.json() if answer.status_code == 200 else None
         except (httpx.HTTPError, ValueError) as why:
             reason = (

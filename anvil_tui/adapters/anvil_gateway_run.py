@@ -1,11 +1,10 @@
-"""The process of the anvil-serving gateway: its program and files, a trial of a configuration, and the supervisor
-that runs it in the foreground and starts it anew when asked over a socket of its own."""
+"""The process of the anvil-serving gateway: its program and files, a trial of a configuration, and what can be
+asked of the supervisor that runs it."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import http.client
 import json
 import os
 import select
@@ -16,18 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from anvil_tui.adapters.files import folder_lock, write_atomic
-from anvil_tui.adapters.haproxy_socket import answers, ask, make_socket_dir, socket_dir
-from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused
+from anvil_tui.adapters.haproxy_socket import ask, socket_dir
+from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, Refused, Unreachable
 from anvil_tui.core.gateway_routes import (
     ADMISSION_FILE,
     CLIENTS_FILE,
     CONFIG_FILE,
-    RESTART,
     ROUTES_FILE,
     Routes,
     admission_text,
@@ -35,7 +33,6 @@ from anvil_tui.core.gateway_routes import (
     environment,
     merged,
     parse_routes,
-    quiesced,
     render,
 )
 from anvil_tui.core.workspace import GatewaySettings, Role
@@ -46,7 +43,8 @@ START_S = 20.0
 STOP_S = 25.0
 # Everything was drained before: idle connections are all that could keep it.
 DRAINED_STOP_S = 1.0
-_POLL_S = 0.05
+# Of all aliases together; its own limit of 64 lets one role's stuck streams refuse another's requests.
+MOST_REQUESTS = 1024
 _PR_SET_PDEATHSIG = 1
 
 
@@ -127,7 +125,7 @@ def trial(setup: Setup, routes: Routes) -> None:
     carries its words; nothing was changed."""
     with tempfile.TemporaryDirectory(prefix=".check-", dir=setup.folder) as name:
         folder = Path(name)
-        _write(folder, setup.rendered(routes, folder)[0], setup, {})
+        write_files(folder, setup.rendered(routes, folder)[0], setup, {})
         with _started(setup, folder, "127.0.0.1", 0, subprocess.PIPE) as child:
             said = _first_words(child)
         if "front door on http://" not in said:
@@ -148,7 +146,7 @@ def _first_words(child: subprocess.Popen[bytes]) -> str:
     return said.decode(errors="replace")[-2000:]
 
 
-def _write(folder: Path, config: str, setup: Setup, reasons: Mapping[str, str]) -> None:
+def write_files(folder: Path, config: str, setup: Setup, reasons: Mapping[str, str]) -> None:
     write_atomic(folder / CLIENTS_FILE, clients_text(len(setup.client_keys)))
     write_atomic(folder / ADMISSION_FILE, admission_text(reasons))
     write_atomic(folder / CONFIG_FILE, config)
@@ -158,7 +156,7 @@ def _write(folder: Path, config: str, setup: Setup, reasons: Mapping[str, str]) 
 def _started(
     setup: Setup, folder: Path, host: str, port: int, out: int | None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    child = _spawn(setup, folder, host, port, out)
+    child = spawn(setup, folder, host, port, out)
     try:
         yield child
     finally:
@@ -168,14 +166,15 @@ def _started(
             child.stdout.close()
 
 
-def _spawn(setup: Setup, folder: Path, host: str, port: int, out: int | None) -> subprocess.Popen[bytes]:
+def spawn(setup: Setup, folder: Path, host: str, port: int, out: int | None) -> subprocess.Popen[bytes]:
     """With a built environment: the secrets stand there and in no argument. It ends with its parent."""
     argv = [
         find_program(setup.settings), "router", "run", "--config", str(folder / CONFIG_FILE),
         "--host", host.strip("[]"), "--port", str(port),
     ]  # fmt: skip
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ")}
-    env |= {"ANVIL_SERVING_HOME": str(folder), "HOME": str(folder), "PYTHONUNBUFFERED": "1", **setup.secrets}
+    env |= {"ANVIL_SERVING_HOME": str(folder), "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
+    env |= {"ANVIL_MAX_CONCURRENCY": str(MOST_REQUESTS), **setup.secrets}
     libc = ctypes.CDLL(None, use_errno=True)
     return subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT if out else None, env=env,
@@ -194,123 +193,35 @@ def pid_of(folder: Path) -> int | None:
         return None
 
 
+@contextlib.contextmanager
+def interrupting(folder: Path) -> Iterator[None]:
+    """While it is open tiers may be quiesced for a restart. When it ends without one, they have been readmitted as
+    far as their engines are ready; the supervisor goes on trying with the others."""
+    path = control_socket(folder)
+    with socket.socket(socket.AF_UNIX) as link:
+        try:
+            link.settimeout(START_S + STOP_S)
+            link.connect(str(path))
+            link.sendall(b"watch\n")
+            watched = link.recv(16) == b"ok"
+        except OSError:
+            watched = False
+        if not watched:
+            raise Unreachable(
+                str(path), "no `anvil-tui gateway run` of this workspace answers: start the gateway so"
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # a supervisor that went away admits all when it starts
+                link.shutdown(socket.SHUT_WR)
+                link.recv(16)
+
+
 def restart(folder: Path, held_back: tuple[str, ...]) -> None:
     """End the gateway, which must be drained, and start it with what anvil.toml and the routes say now; tiers in
-    `held_back` come up quiesced. EffectFailed when it does not come up."""
+    `held_back` come up quiesced. EffectFailed when it does not come up, or goes on as it was."""
     path = control_socket(folder)
     told = ask(path, f"restart {json.dumps(held_back)}", START_S + STOP_S)
     if told != "ok":
         raise EffectFailed(f"{path}: the gateway did not start anew: {told or 'its supervisor went away'}")
-
-
-# the supervisor
-
-
-class Supervisor:
-    """Runs the gateway until it is told to end. `load` reads anvil.toml and the secrets anew at each start."""
-
-    def __init__(self, load: Callable[[], Setup]) -> None:
-        self._load, self._setup = load, load()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._ending = False
-
-    def run(self) -> int:
-        """0 after a signal; the gateway's own exit code when it ends by itself."""
-        folder = self._setup.folder
-        install_files(self._setup, tried=False)
-        make_socket_dir(folder)
-        path = control_socket(folder)
-        if answers(path):
-            raise Refused(f"the gateway of {self._setup.directory} runs already ({path} answers)")
-        path.unlink(missing_ok=True)
-        woken, wake = socket.socketpair()
-        wake.setblocking(False)
-        signal.set_wakeup_fd(wake.fileno())
-        for name in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(name, self._end)
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(path))
-            path.chmod(0o600)
-            listener.listen()
-            try:
-                self._start(())
-                return self._serve(listener, woken)
-            finally:
-                self._stop(STOP_S)
-                path.unlink(missing_ok=True)
-
-    def _end(self, *_: object) -> None:
-        self._ending = True
-
-    def _serve(self, listener: socket.socket, woken: socket.socket) -> int:
-        while not self._ending:
-            ready, _, _ = select.select([listener, woken], [], [], 0.2)
-            if listener in ready:
-                self._answer(listener)
-            if self._child and (code := self._child.poll()) is not None:
-                print(f"the gateway ended by itself, exit code {code}", file=sys.stderr, flush=True)  # noqa: T201
-                return code or 1
-        return 0
-
-    def _answer(self, listener: socket.socket) -> None:
-        """A client that leaves in the middle is its own loss."""
-        with contextlib.suppress(OSError), listener.accept()[0] as link:
-            link.settimeout(2)
-            words = link.recv(65536).decode(errors="replace").strip().partition(" ")
-            link.settimeout(None)
-            link.sendall(self._told(words[0], words[2]).encode())
-
-    def _told(self, command: str, rest: str) -> str:
-        if command == "status":
-            return json.dumps({"pid": self._child.pid if self._child else None})
-        if command != "restart":
-            return f"no command {command!r}"
-        try:
-            self._setup = self._load()
-            self._stop(DRAINED_STOP_S)
-            self._start(tuple(json.loads(rest)))
-        except (AnvilError, ValueError) as why:
-            self._stop(DRAINED_STOP_S)
-            return str(why)
-        return "ok"
-
-    def _start(self, held_back: tuple[str, ...]) -> None:
-        """Everything it reads is written before; what it should not admit is so from its first moment on."""
-        setup = self._setup
-        routes = merged(read_routes(setup.folder) or Routes(), setup.roles)
-        reasons = {**dict.fromkeys(held_back, RESTART), **quiesced(routes, setup.roles)}
-        _write(setup.folder, setup.rendered(routes)[0], setup, reasons)
-        host, _, port = setup.settings.bind.rpartition(":")
-        self._child = _spawn(setup, setup.folder, host, int(port), None)
-        until = time.monotonic() + START_S
-        while not _healthy(host, int(port)):
-            if (code := self._child.poll()) is not None:
-                self._child = None
-                raise EffectFailed(f"it ended at once, exit code {code}; its own output says why")
-            if time.monotonic() > until:
-                raise EffectFailed(f"no answer on {setup.settings.bind} within {START_S:.0f} s")
-            time.sleep(_POLL_S)
-
-    def _stop(self, within_s: float) -> None:
-        child, self._child = self._child, None
-        if child is None:
-            return
-        child.terminate()
-        try:
-            child.wait(within_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-
-def _healthy(host: str, port: int) -> bool:
-    link = http.client.HTTPConnection(
-        "127.0.0.1" if host in ("0.0.0.0", "[::]") else host.strip("[]"), port, timeout=2
-    )
-    try:
-        link.request("GET", "/healthz")
-        return link.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        link.close()

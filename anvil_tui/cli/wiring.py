@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anvil_tui.adapters.anvil_gateway import AnvilGatewayControl, AnvilGatewayReader
-from anvil_tui.adapters.anvil_gateway_run import Setup, Supervisor
+from anvil_tui.adapters.anvil_gateway_run import Setup
+from anvil_tui.adapters.anvil_gateway_supervisor import Supervisor
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.bundle_files import BundleFolders
 from anvil_tui.adapters.clock import SystemClock

@@ -232,8 +232,8 @@ class Stream:
 
 
 @contextlib.contextmanager
-def front(directory: Path, kind: str, **policies: Any) -> Iterator[Front]:
-    """Running, with every alias at its role's first slot."""
+def front(directory: Path, kind: str, *, binary: str = "", **policies: Any) -> Iterator[Front]:
+    """Running, with every alias at its role's first slot; `binary` is the program of anvil.toml."""
     ports = free_ports(5)
     more = f'kind = "{kind}"\nadmin_key = "env:ADMIN_KEY"\n' if kind == "anvil-serving" else "hold_max_s = 30\n"
     roles = "".join(
@@ -244,6 +244,7 @@ def front(directory: Path, kind: str, **policies: Any) -> Iterator[Front]:
             ("other", ["other"], list(zip("cd", ports[2:], strict=False))),
         )
     )  # fmt: skip
+    more += f"binary = {json.dumps(binary)}\n"
     rules = "".join(f"{k} = {json.dumps(v)}\n" for k, v in {"drain_timeout_s": 20, **policies}.items())
     (directory / "anvil.toml").write_text(
         'schema = "anvil.workspace/1"\n[box]\nname = "b"\nkind = "lab"\n[gateway]\n'

@@ -151,6 +151,7 @@ def test_no_secret_stands_in_a_file_or_an_argument(gateway: Front) -> None:
         "ANVIL_SERVING_HOME",
         "HOME",
         "PYTHONUNBUFFERED",
+        "ANVIL_MAX_CONCURRENCY",
         "ANVIL_ROUTER_TOKEN",
         "ANVIL_CLIENT_1",
     }

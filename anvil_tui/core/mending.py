@@ -94,10 +94,9 @@ def _role(
     if targets == {"hold"} and _runs(seen, held.incumbent):
         return held
     holder = pointed[0] if len(pointed) == 1 else held.incumbent
-    doubts.append(
-        f"{role.name}: the copy says that {_named(serves, held.incumbent)} serves it, the box shows "
-        f"{_named(serves, pointed[0]) if len(pointed) == 1 else 'nobody'} behind its aliases"
-    )
+    said = f"the copy says that {_named(serves, held.incumbent)} serves it, " if role.name in before.roles else ""
+    behind = _named(serves, pointed[0]) if len(pointed) == 1 else "nobody"
+    doubts.append(f"{role.name}: {said}the box shows {behind} behind its aliases")
     others = sorted(
         (s.container_id for s in serves.values() if s.role == role.name and s.container_id in seen.containers),
         key=lambda i: seen.containers[i].created_at or "", reverse=True,

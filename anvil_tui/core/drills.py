@@ -111,10 +111,10 @@ def phases_of(records: Iterable[Record]) -> tuple[DrillPhase, ...]:
 
 def answered_s(phases: Iterable[DrillPhase], leg: str) -> float | None:
     """Seconds from the first step of a leg until its serve had answered through the gateway; waits for a person
-    between two steps are not in it. None = it never answered.
+    between two steps are not in it. None = it never answered, or ran before the leg began.
     """
     names = [p.name for p in phases if p.leg == leg]
-    if "verify" not in names:
+    if not {"start", "verify"} <= set(names):
         return None
     seconds = [p.seconds for p in phases if p.leg == leg]
     return round(sum(seconds[: names.index("verify") + 1]), 3)

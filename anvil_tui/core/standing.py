@@ -48,10 +48,10 @@ class DrillRecord:
 
     `incumbent` and `way_back` are full container ids, `*_name` their recipes. `place` is this box or a simulated
     copy of it. `restore_s` is from the first step of the leg away to the way back answering, `home_s` the same of
-    the leg home; None = that leg was not completed. `restored` = the end is the start, fact by fact; `differs` =
-    the incumbent serves again, and `differences` says what is not as it was. `expected` are differences that a
-    drill makes by itself, `unread` are facts that could not be read before or after. Later `rechecks` of the same
-    operation are records of their own with `recheck` set.
+    the leg home; None = that leg was not completed, or its serve ran already. `restored` = the end is the start,
+    fact by fact; `differs` = the incumbent serves again, and `differences` says what is not as it was.
+    `expected` are differences that a drill makes by itself, `unread` are facts that could not be read before or
+    after. Later `rechecks` of the same operation are records of their own with `recheck` set.
     """
 
     operation: str

@@ -82,6 +82,7 @@ def test_a_way_back_that_ran_beside_goes_on_running(spare: World) -> None:
     assert sorted(c.labels["anvil.recipe"] for c in spare.docker.running()) == ["a", "b"]
     assert spare.docker.started == [ids(spare)["b"]]
     assert newest(spare).outcome == "restored"
+    assert newest(spare).restore_s is None and newest(spare).home_s is not None, "nothing was started on the way"
 
 
 def test_each_serve_is_judged_by_its_own_gates_and_they_are_told_apart(full: World) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.box import Container, Engine, Gateway, Gpu, GpuSnapshot, Host, KvCapacity
+from anvil_tui.core.box import Container, Engine, Gateway, Gpu, GpuGrant, GpuSnapshot, Host, KvCapacity
 from anvil_tui.core.errors import BadFile, NotFound, Unreachable
 from anvil_tui.core.happenings import EVENTS_KEPT
 from anvil_tui.core.history import push_gpus
@@ -181,6 +181,19 @@ def test_a_record_that_cannot_be_read_is_shown_as_its_copy_and_never_as_empty(ri
     rig.probes._src = replace(rig.probes._src, copy=lambda: None)
     rig.probes._files()
     assert rig.store.world.record == copy, "what was shown stays"
+
+
+def test_tags_of_foreign_containers_are_looked_up_and_pins_of_ours(rig: Rig) -> None:
+    """O-24: what a tag names now is asked of the daemon, for containers that hold GPUs."""
+    grant = GpuGrant(("all",), "all", (), "device-request")
+    foreign = Container("f" * 64, "other", "running", "sha256:0e", "registry.local/eng:stable", gpus=grant)
+    rig.box.values["list"] = (*rig.box.values["list"], foreign)
+    rig.box.values["image"] = "sha256:1f"
+    world = rig.probes.once()
+    assert {a[1] for a in rig.box.asked if a[0] == "image"} == {IMAGE, "registry.local/eng:stable"}
+    assert any(
+        "tag_drift: it runs sha256:0e, registry.local/eng:stable names sha256:1f now" in p for p in world.problems
+    )
 
 
 def test_once_waits_for_the_first_line_of_the_gpu_reader(rig: Rig) -> None:

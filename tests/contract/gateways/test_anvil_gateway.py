@@ -16,6 +16,7 @@ from unittest import mock
 import httpx
 import pytest
 
+from anvil_tui.cli.main import main
 from anvil_tui.core.box import Expected
 from anvil_tui.core.errors import BadFile, EffectFailed, Refused, Unreachable
 from tests.support.fronts import ADMIN, CLIENT, Front, front
@@ -184,23 +185,23 @@ def listens(gateway: Front) -> bool:
         return False
 
 
-def cli(gateway: Front, *args: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "anvil_tui.cli.main", "--workspace", str(gateway.directory), *args]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+def cli(gateway: Front, *args: str) -> int:
+    return main(["--workspace", str(gateway.directory), *args])
 
 
-def test_an_install_that_interrupts_says_so_first_and_takes_a_new_alias(gateway: Front) -> None:
+def test_an_install_that_interrupts_says_so_first_and_takes_a_new_alias(
+    gateway: Front, capsys: pytest.CaptureFixture[str]
+) -> None:
     toml = gateway.directory / "anvil.toml"
     before, pid = toml.read_text(), gateway.seen().pid
     try:
         toml.write_text(before.replace('"llm.fast"]', '"llm.fast", "llm.new"]'))
-        asked = cli(gateway, "gateway", "install")
-        assert (asked.returncode, gateway.seen().pid) == (3, pid)
+        assert (cli(gateway, "gateway", "install"), gateway.seen().pid) == (3, pid)
         assert re.search(
-            r"restarts, for every alias \(llm.fast, llm.primary, other\): 503 while 0 req", asked.stderr
+            r"restarts, for every alias \(llm.fast, llm.primary, other\): 503 while 0 req", capsys.readouterr().err
         )
         done = cli(gateway, "gateway", "install", "--yes")
-        assert (done.returncode, done.stdout) == (0, "installed and read back\n"), done.stderr
+        assert (done, capsys.readouterr().out) == (0, "installed and read back\n")
         assert "llm.new" in (gateway.folder / "routes.json").read_text()
         assert (gateway.ask("llm.new").status, gateway.ask("llm.primary").by) == (503, "a")
     finally:
@@ -217,13 +218,12 @@ def test_a_configuration_that_the_gateway_refuses_changes_nothing(gateway: Front
     assert gateway.seen() == before
 
 
-def test_without_an_admin_route_it_says_what_is_missing(alone: Front) -> None:
+def test_without_an_admin_route_it_says_what_is_missing(alone: Front, capsys: pytest.CaptureFixture[str]) -> None:
     """Restarted behind our back by somebody else: without kept admissions, then without an admin route."""
     config = alone.folder / "router.toml"
     alone.home()
     alone.point(llm_primary="hold")
-    second = cli(alone, "gateway", "run")
-    assert (second.returncode, "runs already" in second.stderr) == (3, True)
+    assert (cli(alone, "gateway", "run"), "runs already" in capsys.readouterr().err) == (3, True)
     with alone.stream("other") as stream:
         assert stream.begun.wait(20) and alone.process
         alone.process.terminate()

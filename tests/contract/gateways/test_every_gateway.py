@@ -29,19 +29,6 @@ def running(gateway: Front, to: str = "llm.primary") -> Stream:
     return stream
 
 
-def test_pointing_moves_its_aliases_and_no_other(gateway: Front) -> None:
-    before = gateway.generation
-    gateway.point(llm_primary="b")
-    found = gateway.seen()
-    assert found.aliases == {"llm.primary": "b", "llm.fast": "a", "other": "c"}
-    assert (found.generation, found.file_equal) == (before + 1, True)
-    assert [gateway.ask(a).by for a in ("llm.primary", "llm.fast", "other")] == ["b", "a", "c"]
-    again = gateway.seen()
-    gateway.control.point({"llm.primary": "b"}, gateway.generation, lambda at: None)
-    assert gateway.seen() == again
-    assert (gateway.control.would_interrupt(), gateway.control.install()) == ("", False)
-
-
 def test_each_slot_has_a_way_of_its_own_whatever_the_aliases_say(gateway: Front) -> None:
     gateway.point(llm_primary="hold", llm_fast="none")
     assert [gateway.ask(f"@{slot}").by for slot in "abcd"] == list("abcd")
@@ -136,44 +123,6 @@ def test_running_requests_are_cut_or_the_cutting_is_refused(gateway: Front) -> N
             assert stream.end().by == "a"
 
 
-def test_moving_an_alias_interrupts_what_it_says_and_cuts_nothing(gateway: Front) -> None:
-    """A running stream ends whole in both; without `atomic` the gateway restarts once it has."""
-    before, errors, stop = gateway.seen(), list[object](), threading.Event()
-
-    def client() -> None:
-        url = gateway.reader.way("other", "model-c")
-        while not stop.is_set():
-            try:
-                told = Stream(url.base_url, url.model, "hi", "client-key-of-the-tests")
-                told.end()
-                if not (told.told and told.told.by == "c"):
-                    errors.append(told.told.status if told.told else "nothing")
-            except AssertionError:
-                errors.append(told.error)
-
-    loop = threading.Thread(target=client)
-    stream = running(gateway)
-    loop.start()
-    flip = threading.Thread(target=lambda: gateway.point(llm_primary="b"))
-    flip.start()
-    if not before.can.atomic:
-        wait_until(lambda: set(gateway.seen().aliases.values()) == {"hold"}, "every alias is quiesced")
-        assert in_flight(gateway, "a") == 1
-    gateway.ups["a"].go.set()
-    assert stream.end().by == "a"
-    flip.join()
-    stop.set()
-    loop.join()
-    after = gateway.seen()
-    assert (after.aliases["llm.primary"], after.aliases["other"], after.file_equal) == ("b", "c", True)
-    if before.can.atomic:
-        assert (errors, after.pid) == ([], before.pid)
-    else:
-        assert after.pid != before.pid
-        refused = {c.__name__ for c in (httpx.ConnectError, httpx.ReadError, httpx.RemoteProtocolError)}
-        assert errors and set(errors) <= {503, *refused}
-
-
 def test_a_gateway_that_was_killed_comes_up_on_what_was_intended(gateway: Front) -> None:
     gateway.point(llm_primary="hold", llm_fast="a", other="none")
     before = gateway.seen()
@@ -186,7 +135,71 @@ def test_a_gateway_that_was_killed_comes_up_on_what_was_intended(gateway: Front)
     assert gateway.ask("other").status == 503
 
 
-def test_killed_between_the_halves_it_is_taken_up_again(gateway: Front) -> None:
+# To move an alias can cost a restart: from here on each test begins where the one before has ended.
+
+
+@pytest.fixture
+def there(made: Front) -> str:
+    """The slot that llm.primary is not at; all admit, and llm.fast and other are at home."""
+    for up in made.ups.values():
+        up.go.clear()
+    here = "b" if made.seen().aliases["llm.primary"] == "b" else "a"
+    made.point(llm_primary=here, llm_fast="a", other="c")
+    return "a" if here == "b" else "b"
+
+
+def test_pointing_moves_its_aliases_and_no_other(made: Front, there: str) -> None:
+    before = made.generation
+    made.point(llm_primary=there)
+    found = made.seen()
+    assert found.aliases == {"llm.primary": there, "llm.fast": "a", "other": "c"}
+    assert (found.generation, found.file_equal) == (before + 1, True)
+    assert [made.ask(a).by for a in ("llm.primary", "llm.fast", "other")] == [there, "a", "c"]
+    again = made.seen()
+    made.control.point({"llm.primary": there}, made.generation, lambda at: None)
+    assert made.seen() == again
+    assert (made.control.would_interrupt(), made.control.install()) == ("", False)
+
+
+def test_moving_an_alias_interrupts_what_it_says_and_cuts_nothing(made: Front, there: str) -> None:
+    """A running stream ends whole in both; without `atomic` the gateway restarts once it has."""
+    here, before, errors, stop = "ab".replace(there, ""), made.seen(), list[object](), threading.Event()
+
+    def client() -> None:
+        url = made.reader.way("other", "model-c")
+        while not stop.is_set():
+            try:
+                told = Stream(url.base_url, url.model, "hi", "client-key-of-the-tests")
+                told.end()
+                if not (told.told and told.told.by == "c"):
+                    errors.append(told.told.status if told.told else "nothing")
+            except AssertionError:
+                errors.append(told.error)
+
+    loop = threading.Thread(target=client)
+    stream = running(made)
+    loop.start()
+    flip = threading.Thread(target=lambda: made.point(llm_primary=there))
+    flip.start()
+    if not before.can.atomic:
+        wait_until(lambda: set(made.seen().aliases.values()) == {"hold"}, "every alias is quiesced")
+        assert in_flight(made, here) == 1
+    made.ups[here].go.set()
+    assert stream.end().by == here
+    flip.join()
+    stop.set()
+    loop.join()
+    after = made.seen()
+    assert (after.aliases["llm.primary"], after.aliases["other"], after.file_equal) == (there, "c", True)
+    if before.can.atomic:
+        assert (errors, after.pid) == ([], before.pid)
+    else:
+        assert after.pid != before.pid
+        refused = {c.__name__ for c in (httpx.ConnectError, httpx.ReadError, httpx.RemoteProtocolError)}
+        assert errors and set(errors) <= {503, *refused}
+
+
+def test_killed_between_the_halves_it_is_taken_up_again(made: Front, there: str) -> None:
     class Killed(BaseException):
         pass
 
@@ -194,7 +207,7 @@ def test_killed_between_the_halves_it_is_taken_up_again(gateway: Front) -> None:
         raise Killed
 
     with pytest.raises(Killed):
-        gateway.control.point({"llm.primary": "b"}, gateway.generation + 1, die)
-    assert not gateway.seen().file_equal
-    gateway.point(llm_primary="b")
-    assert (gateway.seen().file_equal, gateway.ask("llm.primary").by, gateway.ask("other").by) == (True, "b", "c")
+        made.control.point({"llm.primary": there}, made.generation + 1, die)
+    assert not made.seen().file_equal
+    made.point(llm_primary=there)
+    assert (made.seen().file_equal, made.ask("llm.primary").by, made.ask("other").by) == (True, there, "c")

@@ -59,6 +59,10 @@ class Box:
         (folder / "state/gateway/routes.json").write_text(Routes(at, at, expects, 1).text())
         self.key = (folder / "state/secrets/client.key").read_text().strip()
         self.url = f"http://{load_workspace(folder).gateway.bind}"
+        self.http = httpx.Client(
+            trust_env=False, verify=False, timeout=60,
+            headers={"Authorization": f"Bearer {self.key}", "Connection": "close"},
+        )  # fmt: skip
         self.log = (folder / "gateway.log").open("wb")
         argv = (*CLI, "--workspace", str(folder), "gateway", "run")
         self.gateway = subprocess.Popen(argv, stdout=self.log, stderr=self.log, start_new_session=True)
@@ -75,10 +79,7 @@ class Box:
         """ "200" for an answer that came whole, else the status or the name of what went wrong."""
         body = {"model": alias, "stream": True, "messages": [{"role": "user", "content": "Say pong."}]}
         try:
-            got = httpx.post(
-                f"{self.url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {self.key}"},
-                timeout=60, trust_env=False, verify=False,
-            )  # fmt: skip
+            got = self.http.post(f"{self.url}/v1/chat/completions", json=body)
         except httpx.HTTPError as why:
             return type(why).__name__
         whole = got.status_code != 200 or got.text.rstrip().endswith("data: [DONE]")
@@ -89,7 +90,7 @@ class Box:
             began = datetime.now(UTC)
             told = self.answer(alias)
             self.seen.append((began, datetime.now(UTC), told))
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def start_clients(self) -> None:
         for client in self._clients:

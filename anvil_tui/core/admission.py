@@ -13,6 +13,7 @@ from anvil_tui.core.box import MIB
 from anvil_tui.core.draft import Candidate, Draft, memory_text, too_small
 from anvil_tui.core.facts import alias_text
 from anvil_tui.core.ownership import Sight, card_label, owner_text, owners
+from anvil_tui.core.readiness import BINDS, in_facts, judged
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.shape import resurrects
 from anvil_tui.core.standing import Owner
@@ -44,6 +45,7 @@ def admit(
         victims += _admit_on_gpus(d, c, uuids, away, [s for s in stay if s not in blocking])
     if victims:
         _rests_on_evicted(d, victims)
+        _prove_returns(d, victims)
     return victims
 
 
@@ -208,6 +210,16 @@ def _holds(d: Draft, serve: ServeRecord) -> bool:
     return d.facts.incumbent(role) == serve or serve.slot in d.facts.aliases(role).values()
 
 
+def _prove_returns(d: Draft, victims: Serves) -> None:
+    """A failure starts them again: refused as a rollback to each of them would be, waivers included."""
+    for serve in victims:
+        found = (c for c in in_facts(d.facts, serve, serve.container_id) if c.name in BINDS["rollback"])
+        refusals, warnings = judged("rollback", serve.recipe_id, tuple(found))
+        for why in refusals:
+            d.refuse(f"evicting {serve.recipe_id} cannot be taken back: {why}")
+        d.warnings += warnings
+
+
 def _rests_on_evicted(d: Draft, victims: Serves) -> None:
     d.rests_on["evicted"] = [
         {"serve": s.container_id, "started": seen.started_at if (seen := d.facts.container(s)) else None,
@@ -239,7 +251,8 @@ def record_evicted(d: Draft, victims: Serves, recipe: Recipe) -> None:
 
 
 def undo_evicted(d: Draft, victims: Serves) -> None:
-    """The last that went comes back first: started, proven ready, readmitted, on record as before."""
+    """The last that went comes back first: started, proven ready, readmitted, on record as before. Only who had
+    clients moves aliases, and none to a serve that is not back yet."""
     for n, serve in reversed(tuple(enumerate(victims, 1))):
         role, name = _role_of(d, serve), f"{serve.recipe_id} ({serve.container_id[:12]})"
         recipe = d.exact(serve)
@@ -251,11 +264,15 @@ def undo_evicted(d: Draft, victims: Serves) -> None:
         d.undo_step(f"evict{n}-start", "start", f"start the evicted {name} again", 120,
                     container=serve.container_id, port=serve.port)  # fmt: skip
         d.ready(serve, f"undo:evict{n}-ready")
-        before = d.facts.aliases(role)
-        where = ", ".join(sorted(set(before.values())))
-        d.undo_step(f"evict{n}-aliases", "point", f"aliases of {role.name} back to {where}", 30, targets=before)
-        if set(before.values()) == {serve.slot}:
-            d.verify(role, serve, f"undo:evict{n}-verify")
+        if _holds(d, serve):
+            before, others = d.facts.aliases(role), {s.slot for s in victims if s != serve}
+            targets = {alias: target for alias, target in before.items() if target not in others}
+            where = ", ".join(sorted(set(targets.values())))
+            d.undo_step(
+                f"evict{n}-aliases", "point", f"aliases of {role.name} back to {where}", 30, targets=targets
+            )
+            if set(before.values()) == {serve.slot}:
+                d.verify(role, serve, f"undo:evict{n}-verify")
         if d.facts.incumbent(role) == serve:
             held = d.facts.record.roles[role.name]
             d.undo_step(f"evict{n}-record", "record", f"record of {role.name} as it was", 30, role=role.name,

@@ -93,6 +93,7 @@ def _prove_way_back(box: Box, intent: Intent, facts: Facts) -> Facts:
 
 Enrich = Callable[[Box, Intent, Facts], Facts]
 ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {
+    "load": (_prove_way_back,),
     "promote": (_prove_way_back, with_catalogs_after),
     "rollback": (_prove_way_back, with_catalogs_after),
     "drill": (_prove_way_back,),

@@ -72,11 +72,14 @@ class WayBack:
         return found, any(READING in c.why for checks in found.values() for c in checks)
 
     def for_plan(self, intent: Intent, facts: Facts) -> Facts:
-        """The facts with fresh proofs of what a promotion leaves, or a rollback or drill goes to."""
+        """The facts with fresh proofs of what a promotion leaves, a rollback or drill goes to, and an undo starts
+        again after an eviction."""
         role = facts.role(intent.role)
         held = facts.record.roles.get(role.name)
         ids = (held.incumbent, *held.rollback[:1]) if held else ()
-        wanted = ids[:1] if intent.verb == "promote" else ids[1:] if intent.verb == "rollback" else ids
+        wanted = {"promote": ids[:1], "rollback": ids[1:], "drill": ids}.get(intent.verb, ())
+        if intent.evict:
+            wanted += tuple(s.container_id for s in facts.running_serves() if s.role != role.name)
         suites: Mapping[str, Suite | str] = {**facts.suite_errors, **facts.suites}
         proofs, images = dict(facts.proofs), dict(facts.images)
         for container_id in wanted:

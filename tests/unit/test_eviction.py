@@ -14,6 +14,7 @@ from anvil_tui.core.errors import EffectFailed, Refused
 from anvil_tui.core.journal import fold
 from anvil_tui.core.loads import CardLoad, MeasuredLoad
 from anvil_tui.core.reading import Reading
+from anvil_tui.core.waivers import CheckWaiver
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.ports import ContainerSpec
@@ -295,6 +296,42 @@ def test_one_that_could_not_come_back_is_not_evicted(box: Shared) -> None:
     assert [s.title for s in made.steps if s.deed == "stop" and "stop m" in s.title], made.refusals
 
 
+def image_other(box: Shared, serve: ServeRecord) -> None:
+    box.docker.all[serve.container_id] = dataclasses.replace(
+        box.docker.all[serve.container_id], image_id="sha256:" + "9" * 64
+    )
+
+
+def mount_gone(box: Shared, serve: ServeRecord) -> None:
+    box.docker.all[serve.container_id] = dataclasses.replace(
+        box.docker.all[serve.container_id], mounts=(("/srv/models", "/models", True),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (image_other, "container: container {} has image sha256:999999999999, recorded is sha256:bbbbbbbbbbbb"),
+        (mount_gone, "configuration: /srv/models, mounted at /models, does not exist"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["load", "promote"])
+def test_an_eviction_that_could_not_be_taken_back_is_refused_by_name(
+    box: Shared, verb: str, damage: Any, says: str
+) -> None:
+    """Its undo starts the evicted serve again, so it is proven beforehand, as every way back is; or waived."""
+    large = next(s for s in box.box.store.read().serves.values() if s.recipe_id == "l")
+    assert box.refused(verb, recipe="x", role="primary", evict=True) == ""
+    damage(box, large)
+    said = box.refused(verb, recipe="x", role="primary", evict=True)
+    lead = f"evicting l cannot be taken back: no way back to l: {says.format(large.container_id[:12])}"
+    assert said.startswith(lead) and "`anvil-tui waive l --way-back " in said
+    check = says.partition(":")[0]
+    box.box.store.waive_check(CheckWaiver("2026-09-01", "l", check, "it can go"))  # type: ignore[arg-type]
+    made = box.plan(verb, recipe="x", role="primary", evict=True)
+    assert made.refusals == () and any("it can go" in w for w in made.warnings)
+
+
 # what happens
 
 
@@ -417,6 +454,24 @@ def test_an_evicting_promotion_on_a_full_box_evicts_before_it_holds_its_own_clie
     assert made.docker.started[-2:] == [
         made.box.store.read().roles[role].incumbent for role in ("primary", "small")
     ]
+
+
+def test_no_alias_is_pointed_back_before_its_own_serve_runs(tmp_path: Path) -> None:
+    """Two serves of one role go; the one without clients comes back first, and moves no alias."""
+    made = Shared(tmp_path, of("l", 30_000), of("m", 20_000), of("whole", 60_000, exclusive=True))
+    made.serve("l", "large")
+    assert made.do("load", recipe="m", role="large") == "done"
+    made.docker.dies.add("whole")
+    point, at = made.gate.point, list[tuple[str, bool]]()
+
+    def watched(targets: Any, generation: int, checkpoint: Any) -> None:
+        at.extend((t, made.docker.on_port(PORTS[t]) is not None) for t in targets.values() if t in PORTS)
+        point(targets, generation, checkpoint)
+
+    made.gate.point = watched  # type: ignore[method-assign]
+    before = snapshot(made)
+    assert made.do("load", recipe="whole", role="primary", evict=True) == "undone"
+    assert snapshot(made) == before and at == [("large-a", True)]
 
 
 # after a stop

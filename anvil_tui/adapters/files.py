@@ -83,20 +83,31 @@ def _not_saved(path: Path, why: Exception) -> NoReturn:
     raise EffectFailed(f"{path}: not saved: {reason}; what was there is unchanged") from why
 
 
+def locked(fd: int, path: Path, how: int = fcntl.LOCK_EX) -> bool:
+    """Whether an open file or folder could be locked at once. EffectFailed on a file system that has no locks."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as why:
+        raise EffectFailed(
+            f"{path}: its file system gives no lock ({why.strerror}), so nothing would keep two operators apart: "
+            "put the workspace on a disk of this machine"
+        ) from why
+    return True
+
+
 def wait_for_lock(fd: int, path: Path) -> None:
     """Lock an open file or folder for this process alone. A holder that was stopped in the middle of its write
     must not make everybody else hang."""
     until = time.monotonic() + LOCK_WITHIN_S
-    while True:
-        try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise EffectFailed(
-                    f"{path}: not saved: another process has been writing there for {LOCK_WITHIN_S:.0f} s; "
-                    f"`fuser {Path(path).resolve().parent}` names it"
-                ) from None
-            time.sleep(0.005)
+    while not locked(fd, path):
+        if time.monotonic() >= until:
+            raise EffectFailed(
+                f"{path}: not saved: another process has been writing there for {LOCK_WITHIN_S:.0f} s; "
+                f"`fuser {Path(path).resolve().parent}` names it"
+            )
+        time.sleep(0.005)
 
 
 @contextmanager

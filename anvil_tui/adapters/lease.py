@@ -12,8 +12,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from anvil_tui.core.errors import Refused
+from anvil_tui.adapters.files import locked
+from anvil_tui.core.errors import EffectFailed, Refused
 from anvil_tui.core.world import Lease
+
+# Written over in place and never cut: on a full disk a way back must be able to take the lease.
+_TEXT = 1024
 
 
 class FileLease:
@@ -26,16 +30,19 @@ class FileLease:
         fd = self._opened(operation)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         holder = Lease(operation, os.getpid(), getpass.getuser(), since, socket.gethostname())
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(asdict(holder)).encode(), 0)
-        os.fsync(fd)
+        try:
+            os.pwrite(fd, json.dumps(asdict(holder)).ljust(_TEXT).encode(), 0)
+            os.fsync(fd)
+        except OSError as why:
+            os.close(fd)
+            raise EffectFailed(f"{self._path}: not taken: {why.strerror}") from why
         self._fd = fd
 
     def _opened(self, operation: str) -> int:
         """The locked file. One that was removed while it was waited for is nobody's lease: the next is opened."""
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            if not _locked(fd):
+            if not self._locked(fd):
                 os.close(fd)
                 held = self.holder()
                 who = f"operation {held.operation} ({held.who})" if held else "another process"
@@ -47,7 +54,7 @@ class FileLease:
 
     def release(self) -> None:
         if self._fd is not None:
-            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, b" " * _TEXT, 0)
             os.close(self._fd)
             self._fd = None
 
@@ -58,25 +65,17 @@ class FileLease:
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _read(fd)
-        else:
-            return None
+            return None if locked(fd, self._path, fcntl.LOCK_SH) else _read(fd)
         finally:
             os.close(fd)
 
-
-def _locked(fd: int) -> bool:
-    """Readers hold the lock for microseconds to see whether it is free: ten tries in 0.2 s outlast them."""
-    for _ in range(10):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    def _locked(self, fd: int) -> bool:
+        """Readers hold the lock for microseconds to see whether it is free: ten tries in 0.2 s outlast them."""
+        for _ in range(10):
+            if locked(fd, self._path):
+                return True
             time.sleep(0.02)
-        else:
-            return True
-    return False
+        return False
 
 
 def _stands(path: Path, fd: int) -> bool:

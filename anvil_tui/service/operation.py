@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from anvil_tui.core.errors import BadFile, Refused
+from anvil_tui.core.errors import BadFile, EffectFailed, Refused
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.journal import Outcome, Record
 from anvil_tui.core.moved import moved
@@ -97,8 +97,8 @@ def _take_over(box: Box, journal: Journal, mode: Mode, pid: int) -> int:
     known = max((int(d.get("generation", 0)) for d in before), default=0)
     try:
         generation = _raised(box)
-    except BadFile:
-        generation = known  # a way back must not need the record
+    except (BadFile, EffectFailed):
+        generation = known  # a way back must need neither the record nor room for another one
     who, former = _operator(box), before[-1] if before else {}
     text = (
         f"{mode} by {who}, process {pid}; it was {former.get('operator') or 'somebody'}'s, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -367,6 +368,35 @@ def test_on_a_full_disk_the_reserve_carries_the_way_back(small_disk: Path) -> No
     journal.append("end", outcome="undone", why="", residue=[])
     assert [r.kind for r in journal.records()] == ["begin", *["note"] * 100, "end"] and journal.damage() == ""
     assert not (small_disk / "operations" / "op" / "reserve").exists()
+
+
+def test_on_a_full_disk_the_lease_is_taken_for_the_way_back(small_disk: Path) -> None:
+    lease = FileLease(small_disk / "lease")
+    lease.take("the operation that was killed")
+    lease.release()
+    fill(small_disk)
+    lease.take("its undo")
+    held = FileLease(small_disk / "lease").holder()
+    lease.release()
+    assert held and held.operation == "its undo"
+
+
+def test_a_file_system_without_locks_is_named_and_nothing_is_written(
+    journal: JournalFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network mount without its lock service: two operators would not know of each other."""
+
+    def flock(fd: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    lease, before = FileLease(tmp_path / "lease"), journal.records()
+    for ask in (lambda: lease.take("op"), lease.holder, lambda: journal.append("note", text="x")):
+        with pytest.raises(
+            EffectFailed, match=r"(lease|ndjson): its file system gives no lock .* disk of this machine"
+        ):
+            ask()
+    assert journal.records() == before
 
 
 def test_without_room_for_the_way_back_nothing_is_planned(small_disk: Path) -> None:

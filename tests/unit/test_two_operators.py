@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.errors import NotFound, Refused, Stale
+from anvil_tui.core.errors import EffectFailed, NotFound, Refused, Stale
 from anvil_tui.core.journal import OperationView, fold
 from anvil_tui.core.moved import moved
 from anvil_tui.core.plan import Plan, Step, Verb
@@ -200,6 +200,18 @@ def test_a_process_that_was_taken_over_stops_before_its_next_effect(spare: World
     assert spare.box.operations.journal(stalled.operation).records() == records
     assert spare.box.operations.journal(stalled.operation).damage() == ""
     assert spare.plan("quiesce", role="primary").refusals == ()
+
+
+def test_a_way_back_needs_no_room_for_another_generation(spare: World) -> None:
+    assert spare.do("quiesce", kill_at="decide:before", role="primary") == "killed"
+    write = spare.box.store.write
+
+    def full(record: BoxRecord, was: BoxRecord) -> None:
+        raise EffectFailed("box.json: not saved: no space")
+
+    spare.box.store.write = full  # type: ignore[method-assign]
+    assert spare.operate("undo") == "undone"
+    spare.box.store.write = write  # type: ignore[method-assign]
 
 
 def raised(world: World) -> None:

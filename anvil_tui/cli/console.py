@@ -8,11 +8,14 @@ from pathlib import Path
 from anvil_tui.cli.launch import spawn, start
 from anvil_tui.cli.wiring import box_of, open_probes
 from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.shelf import Disks
+from anvil_tui.core.storage import storage_json
 from anvil_tui.service.box import Box
 from anvil_tui.service.library import Library
 from anvil_tui.service.planning import plan
 from anvil_tui.service.probes import Probes
 from anvil_tui.service.steering import cancel, pause
+from anvil_tui.service.storage import survey
 
 
 class Deeds:
@@ -46,6 +49,10 @@ class Service:
     def __init__(self, box: Box, probes: Probes, deeds: Deeds | None) -> None:
         self.store, self._box, self._probes, self.deeds = probes.store, box, probes, deeds
         self.evidence = Library(box)
+
+    def disks(self) -> Disks:
+        told = storage_json(*survey(self._box))
+        return Disks(self._box.clock.utc().isoformat(timespec="seconds"), told)
 
     def begin(self) -> None:
         self._probes.start()

@@ -66,6 +66,16 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class Disks:
+    """What lies on the disks as `core.storage.storage_json` tells it, and when it was looked at (ISO 8601); or
+    the sentence why it could not be."""
+
+    at: str
+    told: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Shelf:
     """`arms` maps the id of a bundle to `A` or `B`; `comparing` = the comparison of them has not come yet."""
 
@@ -74,6 +84,7 @@ class Shelf:
     compared: Compared | None = None
     comparing: bool = False
     verified: Mapping[str, Verified] = field(default_factory=dict)
+    disks: Disks | None = None
 
     def run_of(self, operation: str) -> RunFiles | None:
         return self.run if self.run and self.run.operation == operation else None

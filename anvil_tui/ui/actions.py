@@ -60,7 +60,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.logs", "logs", ("5",), "The log of the selected serve on the whole screen"),
     Action("view.compare", "compare", ("6",), "Bundles of evidence against each other"),
     Action("view.gateway", "gateway", ("7",), "Where aliases point, and every request in progress"),
-    Action("view.standing", "standing", ("8",), "Ways back, drills, owners of GPUs, credentials, clients"),
+    Action("view.standing", "standing", ("8",), "Problems, ways back, drills, owners of GPUs, credentials"),
+    Action("view.storage", "storage", ("9",), "Images, model caches and stopped containers, with who needs each"),
     Action("view.arm", "arm A or B", ("space",), "Put the selected bundle in arm A, in arm B, or in none"),
     Action("view.verify", "verify", ("v",), "Check the selected bundles by their hashes"),
     Action("view.detail", "detail", ("enter",), "The selected thing in full, with its whole id"),
@@ -70,7 +71,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.pause", "pause log", ("f",), "Stop the log where it is, or follow again"),
     Action("view.zone", "UTC or local", ("t",), "Show times in UTC or in local time"),
     Action("view.copy", "copy id", ("y",), "Send the selected full id to the terminal's clipboard"),
-    Action("view.redraw", "redraw", ("ctrl+l",), "Draw the whole screen again"),
+    Action("view.redraw", "redraw", ("ctrl+l",), "Draw everything again; on storage, look at the disks again"),
     Action("view.quit", "quit", ("q", "ctrl+c"), "Leave the console; operations and serves go on"),
     Action(
         "recipe.load", "load", ("l",), "Start a serve from a recipe beside what serves",
@@ -86,15 +87,15 @@ ACTIONS: tuple[Action, ...] = (
         "reversible", "suite", policies.qualify,
     ),
     Action(
-        "role.quiesce", "quiesce", ("u",), "Hold new requests; running ones go on",
+        "role.quiesce", "quiesce", ("u",), "New requests wait, or get 503 if the gateway cannot hold",
         "reversible", "role", policies.quiesce, lambda t: Intent("quiesce", role=t.role),
     ),
     Action(
-        "role.drain", "drain", ("d",), "Hold new requests and wait until nothing is in flight",
+        "role.drain", "drain", ("d",), "Quiesce, and wait until nothing is in flight",
         "traffic", "role", policies.drain, lambda t: Intent("drain", role=t.role),
     ),
     Action(
-        "role.readmit", "readmit", ("a",), "Let held and new requests through again",
+        "role.readmit", "readmit", ("a",), "Let new and waiting requests through again",
         "reversible", "role", policies.readmit, lambda t: Intent("readmit", role=t.role),
     ),
     Action(

@@ -26,7 +26,7 @@ from anvil_tui.ui.presenters.cells import View
 from anvil_tui.ui.presenters.lifecycle import candidate
 from anvil_tui.ui.presenters.serves import subject
 from anvil_tui.ui.screens.board import Board
-from anvil_tui.ui.screens.listing import Detail, Recipes, Standing
+from anvil_tui.ui.screens.listing import Recipes
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
 from anvil_tui.ui.shelves import Shelves
@@ -188,10 +188,10 @@ class Console(App[int], inherit_bindings=False):
             role = roles[0].name
         if action.kind == "recipe":
             recipe = self._recipe(action)
-        on = self.view.standing if isinstance(self.screen, Standing | Detail) else ""
-        kind, _, name = on.partition(":")
+        kind, name = self.screen.line(self.view) if isinstance(self.screen, Board) else ("", "")
         role = name if kind == "role" and action.kind in ("role", "steps") else role
-        return Target(self.view.serve, role, recipe, self._operation(), target=name if kind == action.kind else "")
+        on = name if kind == "container" and action.kind == "serve" else self.view.serve
+        return Target(on, role, recipe, self._operation(), target=name if kind == action.kind else "")
 
     def _recipe(self, action: Action) -> str:
         if isinstance(self.screen, Recipes):

@@ -11,13 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.journal import OperationView
 from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.shelf import Disks
 from anvil_tui.ui.actions import REGISTRY, Action
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.modals.plan_dialog import PlanDialog
 from anvil_tui.ui.policies import Target
-from anvil_tui.ui.presenters import recipes
+from anvil_tui.ui.presenters import recipes, standing, storage
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, spread
 from anvil_tui.ui.presenters.operations import what_now
 from anvil_tui.ui.seams import Control
@@ -36,6 +38,7 @@ class Deeds:
     def __init__(self, app: Console, control: Control) -> None:
         self.app, self.control = app, control
         self.pending = False
+        self._let_on = ("", "")
 
     def begin(self, action: Action, target: Target) -> None:
         """`target` is complete but for a recipe or a role that the operator has yet to choose."""
@@ -50,6 +53,10 @@ class Deeds:
             self._choose_recipe(action, target)
         elif action.kind == "suite":
             self._choose_suite(action, target)
+        elif action.kind in ("client", "credential") and not target.target:
+            self._choose_named(action, target)
+        elif action.kind == "stored" and not target.target:
+            self._look_at_disks(action, target)
         elif action.kind == "steps":
             self._again(REGISTRY["role.drill"], replace(target, stepwise=True))
         else:
@@ -103,6 +110,51 @@ class Deeds:
         qualify = REGISTRY["serve.qualify"]
         self.app.push_screen(picker, lambda key: self._chosen(qualify, target, suite=key))
 
+    def _choose_named(self, action: Action, target: Target) -> None:
+        """A client or a credential, each with its state; the only one there is needs no choice."""
+        kind = action.kind
+        if len(standing.named(self.app.world, kind)) == 1:
+            self._plan(action, target)
+            return
+
+        def closed(key: str) -> str | None:
+            return action.policy(self.app.world, replace(target, target=_name(key)))
+
+        def rows(text: str, width: int) -> list[Row]:
+            return standing.choices(self.app.world, kind, text, width)
+
+        title = f"{action.label} {'to which client' if kind == 'client' else 'which credential'}?"
+        self.app.push_screen(Picker(title, rows, closed), lambda key: self._named(action, target, key))
+
+    def _look_at_disks(self, action: Action, target: Target) -> None:
+        self.app.say(f"{action.label}: looking at the disks")
+        self._call(self.app.service.disks, partial(self._choose_stored, action, target))
+
+    def _choose_stored(self, action: Action, target: Target, disks: Disks | AnvilError) -> None:
+        self.app.say("")
+        self.app.shelves.looked_at_disks(disks)
+        if isinstance(disks, AnvilError):
+            self._refused(action, disks)
+            return
+        picker = Picker(
+            f"{action.label} which? {storage.free(disks)}", partial(storage.choices, disks),
+            partial(storage.why_kept, disks),
+        )  # fmt: skip
+        self.app.push_screen(picker, lambda key: self._named(action, target, key))
+
+    def _named(self, action: Action, target: Target, key: str | None) -> None:
+        """What was chosen by its name goes straight to its plan."""
+        if key is None:
+            self.pending = False
+            return
+        chosen = replace(target, target=_name(key))
+        reason = action.policy(self.app.world, chosen)
+        if reason:
+            self.pending = False
+            self.app.say(f"{action.label}: {reason}")
+        else:
+            self._plan(action, chosen)
+
     def _chosen(
         self,
         action: Action,
@@ -154,12 +206,16 @@ class Deeds:
 
     def _refused(self, action: Action, error: AnvilError) -> None:
         self.pending = False
+        self._let_on = ("", "")
         self.app.push_screen(Dialog(sentence_panel(f"{action.label}: not done", literal(str(error), 4000))))
 
     # operations that exist already
 
     def _about_operation(self, action: Action, target: Target) -> None:
         operation = next(o for o in self.app.world.operations if o.id == target.operation)
+        if action.id == "operation.resume" and operation.waits_for:
+            self._one_step_on(action, operation)
+            return
         head = f"{operation.kind} {literal(operation.target, 300)}\n{operation.id}"
         text = f"{head}\n\n{action.help}.\n{what_now(operation)}"
         draw = sentence_panel(f"{action.label} {operation.kind}", text)
@@ -169,6 +225,18 @@ class Deeds:
         else:
             dialog = Dialog(draw, action.label.capitalize())
         self.app.push_screen(dialog, lambda answer: self._steer(action, target.operation, answer))
+
+    def _one_step_on(self, action: Action, operation: OperationView) -> None:
+        """The drill by steps was confirmed as a whole, and the strip shows the step: the key lets it go. Pressed
+        again while nothing has moved yet it does not let the next one go, too."""
+        self.pending = False
+        waits = (operation.id, operation.waits_for)
+        if waits == self._let_on:
+            self.app.say(f"{action.label}: asked already")
+            return
+        self._let_on = waits
+        self.pending = True
+        self._steer(action, operation.id, "")
 
     def _steer(self, action: Action, operation: str, answer: str | None) -> None:
         if answer is None:
@@ -198,6 +266,10 @@ class Deeds:
 
     def _call(self, work: Callable[[], T], done: Callable[[T | AnvilError], None]) -> None:
         off_loop(self.app, work, done)
+
+
+def _name(key: str) -> str:
+    return "" if key == standing.ALL else key
 
 
 def quit_dialog(text: str) -> Dialog:

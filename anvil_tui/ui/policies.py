@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 from anvil_tui.core.credentials import credentials_of, why_not_usable
 from anvil_tui.core.gates import Verdict
-from anvil_tui.core.readiness import refused
+from anvil_tui.core.readiness import Bind, refused
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.secrets import parse_reference
+from anvil_tui.core.times import span
 from anvil_tui.core.world import Lease, Phase, Serve, World
 from anvil_tui.ui.presenters.freshness import why_unusable
 from anvil_tui.ui.presenters.serves import incumbent
-from anvil_tui.ui.text import literal, short_id
+from anvil_tui.ui.text import literal, seconds_since, short_id
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """What a deed is aimed at, frozen when the key is pressed. `recipe` "" = not chosen yet.
 
-    `target` names a client or a credential, "" = all of them, or the only one; or a stored thing.
+    `target` names a client or a credential, "" = not chosen yet, or all of them; or a stored thing.
     """
 
     serve: str = ""
@@ -35,9 +36,11 @@ def _writable(world: World) -> str | None:
     return "read-only: this console was started with --read-only" if world.read_only else None
 
 
-def _who(lease: Lease) -> str:
+def _who(lease: Lease, world: World) -> str:
     at = f"@{literal(lease.host, 40)}" if lease.host else ""
-    return f"{literal(lease.user, 40)}{at}, process {lease.pid}"
+    for_s = seconds_since(lease.since or None, world.now_utc)
+    long = "" if for_s is None else f", for {span(for_s)}"
+    return f"{literal(lease.user, 40)}{at}, process {lease.pid}{long}"
 
 
 def _free(world: World) -> str | None:
@@ -45,7 +48,7 @@ def _free(world: World) -> str | None:
     closed = _writable(world)
     if closed:
         return closed
-    by = f" ({_who(world.lease)})" if world.lease else ""
+    by = f" ({_who(world.lease, world)}); this console follows" if world.lease else ""
     for operation in world.operations:
         if operation.needs_person and operation.alive:
             return f"{operation.kind} {operation.id} is running: one operation at a time{by}"
@@ -53,7 +56,7 @@ def _free(world: World) -> str | None:
             was = "halted" if operation.outcome else "was interrupted"
             return f"{operation.kind} {operation.id} {was}: r resumes it, z undoes it"
     if world.lease is not None:
-        return f"the lease is held by {_who(world.lease)}"
+        return f"the lease is held by {_who(world.lease, world)}"
     return why_unusable(world.containers, world.now_s, "the container engine")
 
 
@@ -169,6 +172,10 @@ def readmit(world: World, target: Target) -> str | None:
 
 
 def rollback(world: World, target: Target) -> str | None:
+    return _return(world, target, "rollback")
+
+
+def _return(world: World, target: Target, verb: Bind) -> str | None:
     closed = _routed(world, target.role)
     if closed:
         return closed
@@ -176,14 +183,14 @@ def rollback(world: World, target: Target) -> str | None:
     if way_back is None or not way_back.target:
         return f"{target.role} has no rollback yet: the next promotion keeps one"
     # What was not looked at yet the plan looks at itself; what stands in no rollback's way does not close the key.
-    against = [f"{c.name}: {c.why}" for c in refused("rollback", way_back.checks) if c.state == "missing" or c.at]
+    against = [f"{c.name}: {c.why}" for c in refused(verb, way_back.checks) if c.state == "missing" or c.at]
     missing = literal("; ".join(against))
-    return f"the rollback of {target.role} is not ready, missing {missing}" if against else None
+    return f"the {verb} of {target.role} is not ready, missing {missing}" if against else None
 
 
 def drill(world: World, target: Target) -> str | None:
     """A rollback that comes home: what it needs, and an incumbent that serves."""
-    closed = rollback(world, target)
+    closed = _return(world, target, "drill")
     now = incumbent(world, target.role)
     if closed or (now and now.container.running):
         return closed
@@ -197,7 +204,9 @@ def apply(world: World, target: Target) -> str | None:
     if not world.workspace.clients:
         return "no client is known: [[clients]] of anvil.toml names them"
     looked = [c for c in world.clients if target.target in ("", c.name)]
-    return "every client is converged" if looked and all(c.state == "converged" for c in looked) else None
+    if looked and all(c.state == "converged" for c in looked):
+        return f"{target.target or 'every client'} is converged"
+    return None
 
 
 def rotate(world: World, target: Target) -> str | None:
@@ -205,9 +214,11 @@ def rotate(world: World, target: Target) -> str | None:
     if closed:
         return closed
     known = credentials_of(world.workspace)
+    if len(known) > 1 and not target.target:
+        return None
     named = [c for c in known if target.target in ("", c.name)]
-    if len(named) != 1:
-        return f"choose a credential first: {literal(', '.join(c.name for c in known))}"
+    if not named:
+        return f"no such credential, there are: {literal(', '.join(c.name for c in known)) or 'none'}"
     if parse_reference(named[0].ref).env:
         return f"{named[0].name} is a variable of the environment: only a key in a file can be rotated"
     seen = next((s for s in world.credentials if s.name == named[0].name), None)
@@ -216,7 +227,8 @@ def rotate(world: World, target: Target) -> str | None:
 
 
 def remove(world: World, target: Target) -> str | None:
-    return _free(world) or (None if target.target else "choose an image or a revision of a model cache first")
+    """What refers to a stored thing is on no World: the picker and the plan look."""
+    return _free(world)
 
 
 def _operation(world: World, target: Target, states: tuple[str, ...], nothing: str) -> str | None:

@@ -12,8 +12,8 @@ from anvil_tui.ui.deeds import help_dialog, quit_dialog
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.presenters.help import help_rows, palette_rows
-from anvil_tui.ui.screens.board import Board
-from anvil_tui.ui.screens.listing import SCREENS, Detail
+from anvil_tui.ui.screens.board import MIXED, Board
+from anvil_tui.ui.screens.listing import SCREENS, Detail, Storage
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.tail import Tail
@@ -121,6 +121,8 @@ def copy(app: Console) -> None:
     board = _board(app)
     pane = board.focused_pane() if board else None
     key = str(getattr(app.view, board.field)) if isinstance(board, Detail) else (pane.cursor if pane else "")
+    if board and board.field in MIXED:
+        key = key.partition(":")[2]
     if not key:
         app.say("copy: nothing is selected in this pane")
         return
@@ -129,6 +131,8 @@ def copy(app: Console) -> None:
 
 
 def redraw(app: Console) -> None:
+    if isinstance(app.screen, Storage):
+        app.shelves.look_at_disks()
     app.refresh(layout=True, repaint=True)
 
 

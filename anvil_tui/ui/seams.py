@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from anvil_tui.core.plan import Intent, Plan
-from anvil_tui.core.shelf import Compared, RunFiles, Verified
+from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
 from anvil_tui.core.world import World
 
 
@@ -62,6 +62,9 @@ class ConsoleService(Protocol):
 
     @property
     def evidence(self) -> Evidence: ...
+
+    def disks(self) -> Disks:
+        """What lies on the disks of the box. Slow, and may raise AnvilError: asked in a thread."""
 
     def begin(self) -> None:
         """Start reading the box. Called once, after the first paint; may block."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import OperationView
-from anvil_tui.core.shelf import Compared, RunFiles, Shelf, Verified
+from anvil_tui.core.shelf import Compared, Disks, RunFiles, Shelf, Verified
 from anvil_tui.ui.presenters import gates, operations
-from anvil_tui.ui.screens.listing import Compare, Detail, Gates, Operations
+from anvil_tui.ui.screens.listing import Compare, Detail, Gates, Operations, Storage
 from anvil_tui.ui.seams import Evidence
 from anvil_tui.ui.work import off_loop
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anvil_tui.ui.app import Console
 
 _SETTLED = frozenset(Verdict)
+_REMOVING = ("remove", "unload")
 
 
 class Shelves:
@@ -28,6 +29,7 @@ class Shelves:
     def __init__(self, app: Console, evidence: Evidence) -> None:
         self.app, self.evidence = app, evidence
         self._have: tuple[object, ...] = ()
+        self._removed: tuple[str, ...] | None = None
         self.busy = False
 
     @property
@@ -41,6 +43,7 @@ class Shelves:
 
     def tend(self) -> None:
         """Called at every change: reads the run that the screen is about, unless it was read as it is."""
+        self._tend_disks()
         operation = self._subject()
         if operation is None or self.busy:
             return
@@ -65,6 +68,26 @@ class Shelves:
         self._put(
             replace(self.shelf, run=RunFiles(operation, error=str(run)) if isinstance(run, AnvilError) else run)
         )
+
+    # disks
+
+    def _tend_disks(self) -> None:
+        """Once when the screen opens, and again when something was removed while it is open."""
+        if not isinstance(self.app.screen, Storage):
+            self._removed = None
+            return
+        removed = tuple(o.id for o in self.app.world.operations if o.kind in _REMOVING and o.outcome)
+        if removed != self._removed:
+            self._removed = removed
+            self.look_at_disks()
+
+    def look_at_disks(self) -> None:
+        off_loop(self.app, self.app.service.disks, self.looked_at_disks)
+
+    def looked_at_disks(self, found: Disks | AnvilError) -> None:
+        if isinstance(found, AnvilError):
+            found = Disks(self.app.world.now_utc.isoformat(), error=str(found))
+        self._put(replace(self.shelf, disks=found))
 
     # comparisons
 

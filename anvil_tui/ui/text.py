@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 from anvil_tui.core.box import MIB
 from anvil_tui.core.text import clean
@@ -159,3 +159,8 @@ def wrap(text: str, width: int) -> list[str]:
         else:
             line = f"{line} {word}".strip()
     return [*lines, line] if line else lines or [""]
+
+
+def chop(text: str, width: int) -> list[str]:
+    """A line of a file in pieces of `width` cells: its blanks are kept, and nothing is cut off."""
+    return chop_cells(text, max(1, width)) or [""]

@@ -12,7 +12,7 @@ from anvil_tui.core.world import World
 from anvil_tui.ui.app import Console
 from anvil_tui.ui.modals.dialog import Dialog
 from anvil_tui.ui.modals.picker import Picker
-from tests.support import measured, worlds
+from tests.support import measured, standings, worlds
 from tests.support.console import Driver, make
 
 WIDE, NARROW, TINY, HUGE = (120, 40), (80, 24), (40, 12), (200, 60)
@@ -58,6 +58,16 @@ CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], st
     "resume-narrow": (worlds.interrupted, NARROW, ("r",), "or an interrupted operation, go on"),
     "palette-wide": (worlds.calm, WIDE, ("colon",), "recipe.load"),
     "picker-narrow": (worlds.calm, NARROW, ("l",), "load which recipe? for role primary"),
+    "gateway-wide": (standings.busy, WIDE, ("7",), "✖ stalled"),
+    "gateway-narrow": (standings.busy, NARROW, ("7",), "✖ stalled"),
+    "standing-wide": (standings.wired, WIDE, ("8", *["down"] * 5), "✖ port           port 9131 is held by pid"),
+    "standing-narrow": (standings.wired, NARROW, ("8",), "▲ client pi drifts"),
+    "not-ready-narrow": (standings.not_ready, NARROW, (), "not ready: weights: /models/glm: 12 of 41"),
+    "drill-waiting-wide": (lambda: standings.drilling(3, waits=True), WIDE, (), "waits before step 4 of 12"),
+    "drill-waiting-narrow": (lambda: standings.drilling(8, waits=True), NARROW, ("3",), "home step 8/12"),
+    "drill-done-wide": (standings.drilled, WIDE, ("3",), "DIFFERS: image was sha256:1"),
+    "evicted-narrow": (standings.evicted, NARROW, (), "primary ○ EVICTED"),
+    "apply-narrow": (standings.wired, NARROW, ("A", "enter"), '-  "contextWindow": 524288,'),
     "help-wide": (worlds.calm, WIDE, ("question_mark",), "What every key does"),
 }  # fmt: skip
 
@@ -69,6 +79,9 @@ async def _settle(c: Driver, keys: tuple[str, ...]) -> None:
     await c.press(*keys)
     if keys and keys[-1] in "bur":
         await c.dialog()
+    if keys[:1] == ("A",):
+        await c.dialog()
+        await c.press(*["down"] * 8)
     if keys and keys[-1] in ("l", "colon"):
         await c.until(lambda: isinstance(c.app.screen, Picker))
     if keys == ("question_mark",):
@@ -76,6 +89,9 @@ async def _settle(c: Driver, keys: tuple[str, ...]) -> None:
         await c.dialog()
     if keys and keys[0] in "346":
         await c.until(lambda: not (c.app.shelves.busy or c.app.view.shelf.comparing))
+    if keys[:1] == ("9",):
+        await c.until(lambda: c.app.view.shelf.disks is not None)
+        await c.press("down")
     await c.pilot.pause()
 
 
@@ -126,6 +142,12 @@ def test_refused_arms(snap_compare: Any, tmp_path: Path) -> None:
     disk = measured.on_disk(measured.compared(harness="anvil-tui 2"))
     app = make(measured.shelf_of_bundles(), tmp_path, evidence=disk)
     assert shoot(snap_compare, app, WIDE, ARMS, "REFUSED    harness")
+
+
+def test_storage(snap_compare: Any, tmp_path: Path) -> None:
+    app = make(worlds.calm(), tmp_path)
+    app.service.on_disk = standings.disks()  # type: ignore[attr-defined]
+    assert shoot(snap_compare, app, WIDE, ("9",), "Nobody refers to it: X removes exactly it.")
 
 
 def test_ascii_charts(snap_compare: Any, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.serves import derive
 from anvil_tui.core.shape import shape_of, write
-from anvil_tui.core.shelf import Compared, RunFiles, Verified
+from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
 from anvil_tui.core.standing import Check, CredentialState
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, RecipeFile, RoleRecord, ServeRecord, World
@@ -311,6 +311,16 @@ def many_gpus(count: int = 16) -> World:
     return derive(replace(calm(), gpus=Reading.known(GpuSnapshot("580.95.05", cards), NOW_S, "nvml")))
 
 
+DIFF = """--- ~/.pi/models.json
++++ ~/.pi/models.json
+@@ -1,4 +1,4 @@
+ {
+-  "contextWindow": 524288,
++  "contextWindow": 393216,
+   "name": "llm.primary"
+ }"""
+
+
 def plan_for(intent: Intent, world: World) -> Plan:
     """A plan in the planner's own shape, for dialogs: what it says is fixed, what it rests on is the world."""
     known, traffic = recipes(), intent.verb in ("promote", "rollback", "drain")
@@ -338,6 +348,7 @@ def plan_for(intent: Intent, world: World) -> Plan:
         memory="both cards: free 2,543 MiB now, 96,787 MiB after the stop, 3,351 MiB after start",
         confirm_word="adaptive-mtp" if traffic else "",
         gates=tuple({"id": i, "kind": k, "of": n} for i, k, n in GATES) if traffic else (),
+        details=(DIFF,) if intent.verb == "apply" else (),
     )
 
 
@@ -392,6 +403,8 @@ class FakeDeeds:
         self.steered.append(("cancel", operation_id, reason))
 
     def pause(self, operation_id: str, on: bool) -> None:
+        if self.refuse:
+            raise self.refuse
         self.steered.append(("pause" if on else "go on", operation_id))
 
 
@@ -426,7 +439,15 @@ class FakeService:
         self.deeds = None if world.read_only else FakeDeeds(self.store)
         self.evidence = evidence or FakeEvidence()
         self.followed: list[str | None] = []
+        self.on_disk: Disks | AnvilError = Disks(at(3), {"images": [], "revisions": [], "why": []})
+        self.looked = 0
         self.begun = 0
+
+    def disks(self) -> Disks:
+        self.looked += 1
+        if isinstance(self.on_disk, AnvilError):
+            raise self.on_disk
+        return self.on_disk
 
     def begin(self) -> None:
         self.begun += 1

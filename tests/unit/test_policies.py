@@ -17,7 +17,7 @@ from anvil_tui.core.world import BoxRecord, Lease, World
 from anvil_tui.ui import policies
 from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY
 from anvil_tui.ui.policies import Target
-from tests.support import worlds
+from tests.support import standings, worlds
 
 SERVING, BACK = worlds.cid(worlds.CANDIDATE), worlds.cid(worlds.INCUMBENT)
 ROLE = Target(serve=SERVING, role="primary")
@@ -65,7 +65,9 @@ CASES: list[tuple[str, World, Target, str | None]] = [
     ("role.readmit", worlds.calm(), ROLE, "admitted already"),
     ("role.readmit", held(), ROLE, None),
     ("role.rollback", worlds.calm(), ROLE, None),
-    ("role.rollback", without(images=dict.fromkeys(worlds.calm().images)), ROLE, "missing image: the image"),
+    ("role.rollback", without(images=dict.fromkeys(worlds.calm().images)), ROLE, None),
+    ("role.drill", without(images=dict.fromkeys(worlds.calm().images)), ROLE, "missing image: the image"),
+    ("role.rollback", standings.not_ready(), ROLE, "missing weights: /models/glm: 12 of 41 files"),
     ("role.rollback", without(images={}), ROLE, None),
     ("role.drill", worlds.calm(), ROLE, None),
     ("role.steps", worlds.calm(), ROLE, None),
@@ -74,8 +76,13 @@ CASES: list[tuple[str, World, Target, str | None]] = [
     ("credential.rotate", worlds.calm(), ROLE, "only a key in a file can be rotated"),
     ("credential.rotate", keyed(), ROLE, None),
     ("credential.rotate", keyed(), replace(ROLE, target="clients"), None),
-    ("credential.rotate", keyed(), replace(ROLE, target="gone"), "choose a credential first: clients"),
+    ("credential.rotate", keyed(), replace(ROLE, target="gone"), "no such credential, there are: clients"),
     ("credential.rotate", keyed("refused"), ROLE, "the gateway refuses credential clients"),
+    ("credential.rotate", standings.wired(), ROLE, None),
+    ("client.apply", standings.wired(), ROLE, None),
+    ("client.apply", standings.wired(), replace(ROLE, target="hermes"), "hermes is converged"),
+    ("client.apply", worlds.calm(), ROLE, "no client is known"),
+    ("storage.remove", worlds.calm(), ROLE, None),
     ("recipe.load", worlds.calm(), ROLE, None),
     ("recipe.load", worlds.calm(), replace(ROLE, recipe=worlds.CANDIDATE), "is already loaded"),
     ("recipe.load", worlds.calm(), replace(ROLE, recipe=worlds.FALLBACK), "p promotes glm53-245k-c1"),
@@ -170,3 +177,9 @@ def test_a_halted_operation_can_be_taken_up_and_blocks_the_rest_until_it_is_acce
     accepted = replace(world, operations=(replace(operation, outcome="halted", accepted=True),))
     assert "accepted" in (policies.resume(accepted, target) or "")
     assert "halted" not in (policies.load(accepted, Target()) or "")
+
+
+def test_what_another_operator_changes_says_who_where_and_for_how_long() -> None:
+    said = why("recipe.load", standings.drilling(3))
+    assert said is not None and said.startswith(f"drill {standings.DRILL} is running")
+    assert "(sekou@gpu-desk, process 4300, for 3 min 30 s); this console follows" in said

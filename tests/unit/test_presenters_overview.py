@@ -281,7 +281,7 @@ class TestServes:
 
     def test_rollback_that_is_not_ready_says_what_is_missing(self) -> None:
         world = derive(replace(worlds.calm(), images={}))
-        assert "rollback of primary: missing image: the image" in said(serves.panel, world, width=97)
+        assert "rollback of primary: not ready: image: the image" in said(serves.panel, world, width=97)
 
     def test_foreign_says_what_it_holds(self) -> None:
         text = said(serves.panel, worlds.with_containers(worlds.calm(), worlds.alien(name="stray[/x]")))

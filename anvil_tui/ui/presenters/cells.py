@@ -54,6 +54,7 @@ class View:
     gate: str = ""
     bundle: str = ""
     standing: str = ""
+    stored: str = ""
     zone: tzinfo | None = None
     filters: tuple[tuple[str, str], ...] = ()
     picked: frozenset[str] = frozenset()

@@ -85,7 +85,7 @@ def _line(world: World, operation: OperationView, run: RunFiles, gate: GateView,
     quiet = gate.verdict in ("pending", gates.NOT_RUN)
     cells = [
         Cell(f"{glyphs.WAIT if paused else glyph} ", "warn" if paused else tone),
-        left(literal(gate.id), _name(width), "faint" if quiet else "text"),
+        left(literal(gates.named(gate)), _name(width), "faint" if quiet else "text"),
         Cell(" "),
         left("paused" if paused else gate.verdict, _WORD, "warn" if paused else tone),
         right(f"{gate.done}/{gate.of}" if gate.of else "", 8),
@@ -96,7 +96,10 @@ def _line(world: World, operation: OperationView, run: RunFiles, gate: GateView,
     ]
     why: Tone = "dim" if gate.verdict == Verdict.PASSED else tone
     return spread(
-        [*cells, Cell(clip(literal(gate.reason), max(0, width - _FIGURES - _NAME - 2)), why)], [], width, gate.id
+        [*cells, Cell(clip(literal(gate.reason), max(0, width - _FIGURES - _NAME - 2)), why)],
+        [],
+        width,
+        gates.named(gate),
     )
 
 
@@ -134,7 +137,7 @@ def _time(seconds: float) -> str:
 def detail(world: World, view: View, width: int, height: int) -> Panel:
     """What came out first, then charts and rows, then the rule and every observation; nothing is cut."""
     operation = gates.of_operation(world, view)
-    gate = next((g for g in gates.settled(operation) if g.id == view.gate), None) if operation else None
+    gate = next((g for g in gates.settled(operation) if gates.named(g) == view.gate), None) if operation else None
     if operation is None or gate is None:
         return Panel("Gate", tuple(sentence("Choose a gate with the arrow keys.", width, "dim")))
     run = _run(view, operation)
@@ -157,7 +160,7 @@ def detail(world: World, view: View, width: int, height: int) -> Panel:
     whose = f"{operation.kind} {operation.id}"
     pairs = [("kind", literal(gate.kind)), ("operation", whose), ("target", literal(operation.target))]
     rows += [BLANK, *facts(pairs, width)]
-    return Panel(f"Gate {literal(gate.id)}", tuple(rows))
+    return Panel(f"Gate {literal(gates.named(gate))}", tuple(rows))
 
 
 def _outcome(world: World, operation: OperationView, gate: GateView, width: int) -> list[Row]:

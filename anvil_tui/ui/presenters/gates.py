@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from anvil_tui.core.drills import HOME
 from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import GateView, OperationView
 from anvil_tui.core.world import World
@@ -47,6 +48,11 @@ def settled(operation: OperationView) -> tuple[GateView, ...]:
     return tuple(g if g.verdict in _SETTLED else replace(g, verdict=NOT_RUN) for g in operation.gates)
 
 
+def named(gate: GateView) -> str:
+    """Its id; a drill runs the same gates twice, the second time of its leg home."""
+    return f"{gate.id} {HOME.strip('-')}" if gate.step.endswith(HOME) else gate.id
+
+
 def tally(gates: tuple[GateView, ...]) -> str:
     """`9/14`: gates with a verdict of all."""
     return f"{sum(g.verdict in _SETTLED for g in gates)}/{len(gates)}"
@@ -80,7 +86,7 @@ def line(gate: GateView, width: int) -> Row:
     done = f"{gate.done}/{gate.of}" if gate.of else ""
     cells = [
         Cell(f"{glyph} ", tone),
-        left(literal(gate.id), name, "faint" if gate.verdict in ("pending", NOT_RUN) else "text"),
+        left(literal(named(gate)), name, "faint" if gate.verdict in ("pending", NOT_RUN) else "text"),
         Cell(" "),
         left(gate.verdict, _WORD, tone),
         right(done, 7, "text"),
@@ -88,10 +94,10 @@ def line(gate: GateView, width: int) -> Row:
     spent = width - 2 - name - 1 - _WORD - 7
     if gate.verdict == "running" and gate.of and spent >= 14:
         filled, rest = bar(gate.done / gate.of, min(24, spent - 2))
-        return Row(cut_row([*cells, Cell("  "), Cell(filled, "accent"), Cell(rest, "faint")], width), gate.id)
+        return Row(cut_row([*cells, Cell("  "), Cell(filled, "accent"), Cell(rest, "faint")], width), named(gate))
     took = "" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s"
     cells.append(right(took, 9, "dim"))
     if gate.reason and spent > 20:
         why_tone: Tone = "dim" if gate.verdict == Verdict.PASSED else tone
         cells.append(Cell("  " + clip(literal(gate.reason), spent - 11), why_tone))
-    return Row(cut_row(cells, width), gate.id)
+    return Row(cut_row(cells, width), named(gate))

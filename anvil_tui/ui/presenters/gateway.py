@@ -43,7 +43,9 @@ _LACKS: dict[str, str] = {
     "severs": "a request cannot be cut",
     "strong_reads": "one reading proves nothing",
 }
-_WIDE = 84
+_AGE = 13
+# below these widths ids, and how much was sent, give way
+_WIDE, _ROOMY = 84, 75
 
 
 def panel(world: World, view: View, width: int, height: int) -> Panel:
@@ -62,7 +64,7 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
 
 def _role(world: World, now: Gateway, role: Role, width: int) -> Iterator[Row]:
     yield spread(
-        [Cell(literal(role.name, 60), "accent")], [right("fly", 5, "faint"), right("oldest", 9, "faint")], width
+        [Cell(literal(role.name, 60), "accent")], [right("fly", 5, "faint"), right("oldest", _AGE, "faint")], width
     )
     for alias in role.aliases:
         yield row(
@@ -91,7 +93,7 @@ def _slot(world: World, now: Gateway, slot: Slot, width: int) -> Row:
     backend, serve = now.backend(slot.name), _in_slot(world, slot)
     fly = backend.in_flight if backend else None
     oldest = span(backend.oldest_s) if backend and backend.oldest_s is not None else ""
-    tail = [right(NA if fly is None else str(fly), 5, "text" if fly else "dim"), right(oldest, 9, "dim")]
+    tail = [right(NA if fly is None else str(fly), 5, "text" if fly else "dim"), right(oldest, _AGE, "dim")]
     address = literal(backend.address if backend and backend.address else f"port {slot.port}", 40)
     who = [Cell("  empty", "faint")]
     if serve:
@@ -136,9 +138,14 @@ def requests_panel(world: World, view: View, width: int, height: int) -> Panel:
 
 
 def _head(width: int) -> Row:
-    cells = [left("", 2), left("state", 9, "faint"), left("slot", 16, "faint"), right("age", 13, "faint")]
-    cells += [right("sent", 12, "faint"), right("bytes/s", 10, "faint"), right("silent", 13, "faint")]
+    cells = [left("", 2), left("state", 9, "faint"), left("slot", _slot_width(width), "faint")]
+    cells += [right("age", 13, "faint"), right("sent", 12 if width >= _ROOMY else 0, "faint")]
+    cells += [right("bytes/s", 10, "faint"), right("silent", 13, "faint")]
     return row(*cells, Cell("  request" if width >= _WIDE else "", "faint"))
+
+
+def _slot_width(width: int) -> int:
+    return 16 if width >= _ROOMY else 10
 
 
 def _request(world: World, r: Request, width: int) -> Row:
@@ -146,9 +153,11 @@ def _request(world: World, r: Request, width: int) -> Row:
     glyph, tone = _STATES[state]
     average = rate(r)
     idle = NA if r.idle_s is None else span(r.idle_s)
+    roomy = width >= _ROOMY
     cells = [
-        Cell(f"{glyph} ", tone), left(state, 9, tone), left(literal(r.backend, 40), 16), right(span(r.age_s), 13),
-        right(number(r.bytes_out), 12), right(NA if average is None else f"{average:,.0f}", 10),
+        Cell(f"{glyph} ", tone), left(state, 9, tone), left(literal(r.backend, 40), _slot_width(width)),
+        right(span(r.age_s), 13), right(number(r.bytes_out), 12 if roomy else 0),
+        right(NA if average is None else f"{average:,.0f}", 10),
         right(idle, 13, "bad" if state == "stalled" else "dim"),
     ]  # fmt: skip
     return row(*cells, Cell(f"  {literal(r.id, 60)}" if width >= _WIDE else "", "faint"))

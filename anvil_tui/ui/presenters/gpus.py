@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anvil_tui.core.box import MIB, Gpu
+from anvil_tui.core.standing import Owner
 from anvil_tui.core.waivers import in_force
 from anvil_tui.core.world import Serve, World
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
@@ -137,20 +138,29 @@ def owners_of(world: World, gpu: Gpu) -> list[Serve]:
 
 
 def owner(world: World, gpu: Gpu) -> list[Cell]:
-    owners = owners_of(world, gpu)
-    if owners:
-        names = [[Cell(literal(s.name, 80), "warn" if s.record is None else "text")] for s in owners]
-        head = [Cell(f"SHARED by {len(owners)}: ", "warn")] if len(owners) > 1 else []
-        return [*head, *joined(names, ", ")]
+    """Who holds it, or was given it: our serves plain, strangers and bare processes as warnings. `?` = it may."""
+    claims = [o for o in world.owners if gpu.uuid and o.gpu == gpu.uuid]
+    bare = [o for o in claims if o.kind == "process"]
+    if claims:
+        named = [o for o in claims if o.kind != "process"]
+        names = [[Cell(_claim(o), "text" if o.kind == "ours" and o.certain else "warn")] for o in named + bare[:1]]
+        more = [Cell(f" +{len(bare) - 1}", "warn")] if len(bare) > 1 else []
+        head = [Cell(f"SHARED by {len(claims)}: ", "warn")] if named and len(claims) > 1 else []
+        return [*head, *joined(names, ", "), *more]
     if gpu.processes:
-        first = gpu.processes[0]
-        more = f" +{len(gpu.processes) - 1}" if len(gpu.processes) > 1 else ""
-        return [Cell(f"foreign pid {first.pid} {literal(first.name or '', 40)}{more}".rstrip(), "warn")]
+        return [Cell(f"foreign pid {gpu.processes[0].pid}", "warn")]
     if gpu.state != "ok":
         return [Cell("owner n/a", "dim")]
+    if not world.containers.ok:
+        return [Cell("owner n/a: containers cannot be read", "dim")]
     if gpu.processes is None and gpu.used_bytes != 0:
         return [Cell("owner n/a: processes cannot be listed here", "dim")]
     return [Cell("no owner", "faint")]
+
+
+def _claim(owner: Owner) -> str:
+    name = f"pid {owner.id} {owner.name}".rstrip() if owner.kind == "process" else owner.name
+    return literal(f"{'' if owner.kind == 'ours' else 'foreign '}{name}{'' if owner.certain else '?'}", 80)
 
 
 def _short(world: World, gpu: Gpu, width: int, old: bool) -> Row:
@@ -171,9 +181,10 @@ def _short(world: World, gpu: Gpu, width: int, old: bool) -> Row:
         fixed.append(right(watts, 7, "dim"))
     rest = width - _ROLE - sum(len(c.text) for c in fixed)
     bar_width = max(4, min(24, rest // 2))
-    who = owners_of(world, gpu)
-    name = literal(who[0].name, 80) if who else ("foreign" if gpu.processes else "")
-    tail = left(name, max(0, rest - bar_width - 2), "text" if who else "warn")
+    who = owner(world, gpu)
+    warns = any(c.tone == "warn" for c in who)
+    name = "" if all(c.tone in ("faint", "dim") for c in who) else "".join(c.text for c in who)
+    tail = left(name, max(0, rest - bar_width - 2), "warn" if warns else "text")
     return row(role, *_bar(gpu, bar_width, old), *fixed, Cell("  "), tail, key=key)
 
 

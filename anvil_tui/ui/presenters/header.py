@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from anvil_tui.core.times import span
 from anvil_tui.core.world import Lights, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, joined, spread, width_of
 from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
-from anvil_tui.ui.text import fit, literal
+from anvil_tui.ui.text import fit, literal, seconds_since
 
 # below this width a free lease and the seconds give way
 _ROOMY = 70
+# from this width on: since when the lease is held
+_WIDE = 100
 
 
 def header(world: World, view: View, width: int) -> Row:
@@ -36,21 +39,25 @@ def _box(world: World, width: int, brief: int) -> list[Cell]:
     name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
     parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(box.kind.upper(), kind)], [mode]]
     if world.lease or (brief < 1 and width >= _ROOMY):
-        parts.append(_lease(world, brief))
+        parts.append(_lease(world, brief, width))
     if world.problems:
         word = "" if brief > 0 else f" problem{'s' * (len(world.problems) > 1)}"
         parts.append([Cell(f"{glyphs.WARN} {len(world.problems)}{word}", "warn")])
     return [*name, *joined(parts[:2] if brief > 1 else parts, "  ")]
 
 
-def _lease(world: World, brief: int) -> list[Cell]:
+def _lease(world: World, brief: int, width: int) -> list[Cell]:
     """Who holds it; that its operation is paused is the last of it to give way."""
     if world.lease is None:
         return [Cell("lease free", "dim")]
     held = world.lease
     paused = any(o.id == held.operation and o.state == "paused" for o in world.operations)
-    whose = "" if paused and brief else f"{literal(held.user, 16)}:{held.pid}"
-    return [Cell("lease ", "dim"), Cell(f"{whose}{' PAUSED' * paused}".strip(), "warn")]
+    at = f"@{literal(held.host, 16)}" if held.host and not brief else ""
+    at = f"@{literal(held.host, 16)}" if held.host and not brief else ""
+    whose = "" if paused and brief else f"{literal(held.user, 16)}{at}:{held.pid}"
+    since = seconds_since(held.since or None, world.now_utc) if not brief and width >= _WIDE else None
+    long = "" if since is None else f" for {span(since)}"
+    return [Cell("lease ", "dim"), Cell(f"{whose}{' PAUSED' * paused}{long}".strip(), "warn")]
 
 
 def _serving(world: World, room: int) -> list[Cell]:
@@ -71,7 +78,7 @@ def _role(world: World, role: str, room: int) -> list[Cell]:
     head = Cell(f"{literal(role, 20)} ", "dim")
     held = _held(world, role)
     if held is not None:
-        return [head, Cell(f"{glyphs.WAIT} HELD, {held} waiting", "warn")]
+        return [head, Cell(f"{glyphs.WAIT} {held}", "warn")]
     if serve is None:
         # a daemon that cannot be read is not the same as nothing serving
         lost = state_note(world.containers, world.now_s)
@@ -79,6 +86,10 @@ def _role(world: World, role: str, room: int) -> list[Cell]:
         if lost or recorded:
             unread: Tone = "dim" if world.containers.state == "unknown" else "bad"
             return [head, Cell(f"{glyphs.ASK} UNKNOWN" if lost else f"{glyphs.BAD} GONE", unread)]
+        gone = world.record.roles.get(role)
+        if gone and gone.evicted_for:
+            by = fit(literal(gone.evicted_for, 60), max(0, room - len(head.text) - 14))
+            return [head, Cell(f"{glyphs.OFF} EVICTED{' for ' * bool(by)}{by}", "warn")]
         return [head, Cell(f"{glyphs.OFF} nothing serves", "warn")]
     tone = PHASE_TONES[serve.phase]
     glyph = glyphs.BAD if tone == "bad" else glyphs.WAIT
@@ -89,11 +100,14 @@ def _role(world: World, role: str, room: int) -> list[Cell]:
 
 
 def _held(world: World, role: str) -> str | None:
-    """How many requests wait, when every alias of the role is held; None when it is not."""
+    """What new requests of a role get whose every alias is held; None when it is not. No gateway holds what it
+    answers with 503."""
     gateway, found = world.gateway.value, world.workspace.role(role)
     if gateway is None or found is None or {gateway.aliases.get(a) for a in found.aliases} != {"hold"}:
         return None
-    return "n/a" if gateway.held is None else str(gateway.held)
+    if not gateway.can.holds:
+        return "QUIESCED, clients get 503"
+    return f"HELD, {'n/a' if gateway.held is None else gateway.held} waiting"
 
 
 def worst(lights: Lights) -> tuple[str, Tone]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from anvil_tui.core.world import World
 from anvil_tui.ui.actions import ACTIONS, Action, matches
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, joined, left, row, spread
 from anvil_tui.ui.text import literal
@@ -19,8 +20,19 @@ _AREAS = {
     "operation": "Operations",
     "client": "Clients",
     "credential": "Credentials",
-    "stored": "Images and caches",
+    "storage": "Images and caches",
 }
+
+
+def urgent(world: World, usual: Sequence[str]) -> list[str]:
+    """The ids of the hints, with what an operation that waits for a person needs behind the first one."""
+    operation = world.operation
+    ways: tuple[str, ...] = ()
+    if operation and operation.needs_person:
+        waits = {"paused": ("operation.resume", "operation.cancel")}
+        open_ways = ("operation.resume", "operation.undo")
+        ways = waits.get(operation.state, () if operation.state == "running" else open_ways)
+    return [*usual[:1], *ways, *(i for i in usual[1:] if i not in ways)]
 
 
 def hints(actions: Sequence[Action], why: Why, width: int) -> Row:

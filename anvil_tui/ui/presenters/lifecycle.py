@@ -12,8 +12,9 @@ from anvil_tui.ui import glyphs, policies
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters import gates
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, spread, width_of
-from anvil_tui.ui.presenters.operations import current_step, elapsed, progress_note
+from anvil_tui.ui.presenters.operations import DRAIN, GO_ON, current_step, elapsed, leg, progress_note, waits
 from anvil_tui.ui.presenters.serves import incumbent
+from anvil_tui.ui.presenters.standing import NO_DRILL, drilled
 from anvil_tui.ui.text import fit, literal
 
 StageState = Literal["done", "running", "open"]
@@ -123,7 +124,8 @@ def _urgent(world: World, verb: str | None, beside: bool) -> str | None:
     """What comes before `verb`: an incumbent that is down; traffic that is held with no promotion to come."""
     for role in world.workspace.roles:
         now = incumbent(world, role.name)
-        if now and now.phase in _DOWN:
+        held = world.record.roles.get(role.name)
+        if (now and now.phase in _DOWN) or (held and not held.incumbent and held.evicted_for):
             return "rollback"
         if now and _held(world, role.name) and not (beside and verb == "promote"):
             return "readmit"
@@ -142,7 +144,14 @@ def strip(world: World, view: View, width: int, why: Why, keys: dict[str, str]) 
         first, verb = _stage_row(serve, found, width), next_verb(world, serve, found)
     else:
         first, verb = _without_candidate(world, view, width)
-    return first, _next_row(_urgent(world, verb, beside), why, keys, width)
+    return first, _next_row(_urgent(world, verb, beside), why, keys, _last_drill(world, view), width)
+
+
+def _last_drill(world: World, view: View) -> str:
+    """Of the way back that the screen is about: its last drill; "" when there is no way back."""
+    role = _role_of(world, world.serve(view.serve))
+    way = world.rollbacks.get(role)
+    return drilled(world, role) if way and way.target else ""
 
 
 def _stage_row(serve: Serve, found: tuple[Stage, ...], width: int) -> Row:
@@ -158,13 +167,16 @@ def _stage_row(serve: Serve, found: tuple[Stage, ...], width: int) -> Row:
     return spread([*head, *cells], [], width)
 
 
-def _next_row(verb: str | None, why: Why, keys: dict[str, str], width: int) -> Row:
+def _next_row(verb: str | None, why: Why, keys: dict[str, str], drill: str, width: int) -> Row:
+    """A reason needs the whole line; else the last drill stands at its end, and that there was none when all is
+    well."""
+    tail = [Cell(f"{drill} ", "dim")] if drill and (verb is None or drill != NO_DRILL) else []
     if verb is None:
-        return spread([Cell(" next      ", "dim"), Cell("nothing: it serves", "dim")], [], width)
+        return spread([Cell(" next      ", "dim"), Cell("nothing: it serves", "dim")], tail, width)
     reason = why(verb)
     deed = f"{keys.get(verb, '')} {verb}".strip()
     if reason is None:
-        return spread([Cell(" next      ", "dim"), Cell(deed, "accent")], [], width)
+        return spread([Cell(" next      ", "dim"), Cell(deed, "accent")], tail, width)
     return spread(
         [Cell(" next      ", "dim"), Cell(f"({deed})", "faint"), Cell(f"  {literal(reason)}", "dim")], [], width
     )
@@ -181,19 +193,27 @@ def _operation_rows(world: World, operation: OperationView, width: int) -> tuple
     head = [Cell(f" {glyph} {word} ", tone)]
     # the journal tells of a way back only what it has come to, so that there is no "of how many"
     dots = [] if back else _dots(place, count, tone)
-    tail = [Cell(f"undo step {place}  " if back else f"step {place}/{count}  ", "dim"), *dots]
+    tail = [
+        Cell(f"undo step {place}  " if back else f"{leg(operation)} step {place}/{count}  ".lstrip(), "dim"),
+        *dots,
+    ]
     room = width - width_of(head) - width_of(tail) - 3
     name = Cell(fit(literal(operation.target), max(8, room)) + "  ", "strong")
     first = spread([*head, name, *tail], [], width)
+    if operation.waits_for:
+        tail = [Cell(f"{GO_ON} ", "accent")]
+        return first, spread([Cell(" "), Cell(waits(operation), "warn")], tail, width)
     if gone or paused:
         other = "c cancel" if paused else "z undo"
         ways = [Cell("r resume", "accent"), Cell(" or "), Cell(other, "accent")]
         return first, spread([Cell(" next      ", "dim"), *ways], [], width)
-    now = literal(step.title, 100) if step else "starting"
+    now = literal(step.title, 200) if step else "starting"
     said = progress_note(world, operation)
-    note = f"  {literal(said, 200)}" if said else ""
+    what = [Cell(now), Cell(f"  {literal(said, 200)}" if said else "", "dim")]
+    if step and said and DRAIN in step.name:  # what is in flight is the news, not that it is waited for
+        what = [Cell(literal(said, 200)), Cell(f"  {now}", "dim")]
     took = elapsed(world, operation, step, limit=False)
-    return first, spread([Cell(" now       ", "dim"), Cell(now), Cell(note, "dim")], [*took, Cell(" ")], width)
+    return first, spread([Cell(" now       ", "dim"), *what], [*took, Cell(" ")], width)
 
 
 def _dots(place: int, count: int, tone: Tone) -> list[Cell]:

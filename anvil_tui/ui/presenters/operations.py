@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
+from rich.cells import cell_len
+
+from anvil_tui.core.drills import END, HOME, START
 from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.times import parse_time, span
 from anvil_tui.core.world import Event, Phase, World
@@ -23,11 +26,14 @@ from anvil_tui.ui.presenters.cells import (
     row,
     sentence,
     spread,
+    width_of,
 )
 from anvil_tui.ui.presenters.serves import at_work
+from anvil_tui.ui.presenters.standing import drill_rows
 from anvil_tui.ui.text import clock, literal, seconds_since, stamp
 
-READY = "ready"
+READY, DRAIN = "ready", "drain"
+GO_ON = "r one step on · c back"
 _STATES: dict[str, tuple[str, Tone]] = {
     "planned": (glyphs.TODO_DOT, "faint"),
     "running": (glyphs.RUN, "accent"),
@@ -93,29 +99,53 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
     if operation.state == "paused":
         return _paused(operation, head, width)
     place, count, step = current_step(operation)
-    title = literal(step.title, 80) if step else "starting"
-    rows = [
-        spread(
-            [*head, Cell(f"step {place}/{count} ", "dim"), Cell(title)],
-            elapsed(world, operation, step),
-            width,
-            operation.id,
-        )
-    ]
+    title = literal(step.title, 300) if step else "starting"
+    where = Cell(f"{leg(operation)} step {place}/{count} ".lstrip(), "dim")
+    took = elapsed(world, operation, step)
+    rows = [spread([*head, where, Cell(title)], took, width, operation.id)]
+    if step and DRAIN in step.name and width_of([*head, where, *took]) + cell_len(title) >= width:
+        rows = [spread([*head, where], elapsed(world, operation, step, limit=False), width, operation.id),
+                *sentence(title, width, indent=2, key=operation.id, most=2)]  # fmt: skip
     said = progress_note(world, operation)
     if said:
-        rows.append(spread([Cell(f"  {literal(said, 300)}", "dim")], [], width, operation.id))
+        rows += sentence(literal(said, 300), width, "dim", indent=2, key=operation.id, most=2)
     return rows
 
 
 def _paused(operation: OperationView, head: list[Cell], width: int) -> list[Row]:
-    said, go_on = "PAUSED: its gates wait, the lease is held", "r lets them go on"
     if operation.waits_for:
-        said, go_on = f"WAITS FOR YOU: {literal(operation.waits_for, 120)}", "r lets it go one step further"
+        return [
+            spread([*head, Cell(leg(operation), "dim")], [], width, operation.id),
+            *sentence(waits(operation), width, "warn", indent=2, key=operation.id, most=2),
+            row(Cell(f"  {GO_ON}", "warn"), key=operation.id),
+        ]
+    said = "PAUSED: its gates wait, the lease is held"
     return [
         spread([*head, Cell(said, "warn")], [], width, operation.id),
-        row(Cell(f"  {go_on} · c cancels with a reason", "warn"), key=operation.id),
+        row(Cell("  r lets them go on · c cancels with a reason", "warn"), key=operation.id),
     ]
+
+
+def waits(operation: OperationView) -> str:
+    """`waits before step 4 of 17: TITLE`, for one that goes step by step."""
+    titles = [s.title if s.state != "done" else "" for s in operation.steps]
+    place = titles.index(operation.waits_for) + 1 if operation.waits_for in titles else 0
+    of = f" {place} of {len(titles)}" if place else ""
+    return f"waits before step{of}: {literal(operation.waits_for, 300)}"
+
+
+def leg(operation: OperationView) -> str:
+    """Where a drill is: `away` to the way back, or `home` to the incumbent; "" for all others and around both."""
+    if operation.kind != "drill" or operation.decision:
+        return ""
+    active = [s for s in operation.steps if s.state in ("running", "failed")]
+    coming = [s for s in operation.steps if s.state == "pending"]
+    return leg_of(next(iter([*active, *coming])).name) if active or coming else ""
+
+
+def leg_of(step: str) -> str:
+    """The leg of a drill's step by its name."""
+    return "" if step in (START, END) else "home" if step.endswith(HOME) else "away"
 
 
 def progress_note(world: World, operation: OperationView) -> str:
@@ -173,7 +203,7 @@ def events_panel(world: World, view: View, width: int, height: int) -> Panel:
     for problem in world.problems:
         if any(key in problem for key in shown_above):
             continue
-        rows += sentence(f"{glyphs.WARN} {literal(problem)}", width, "warn")
+        rows += sentence(f"{glyphs.WARN} {literal(problem)}", width, "warn", most=2)
     rows += [_event(e, view, width) for e in reversed(world.events)]
     if not rows:
         rows = sentence("Nothing has happened yet.", width, "dim")
@@ -220,6 +250,8 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
     if operation is None:
         return Panel("Operation", tuple(sentence("No operation yet.", width, "dim")))
     rows = [*_facts(operation, view, width), BLANK]
+    for drill in (d for d in world.drills if d.operation == operation.id):
+        rows += [*drill_rows(drill, view, width), BLANK]
     if operation.undo_steps:
         rows += [*_steps(world, operation, operation.undo_steps, width, "Way back"), BLANK]
     rows += _steps(world, operation, operation.steps, width, "Steps")
@@ -241,7 +273,7 @@ def _facts(operation: OperationView, view: View, width: int) -> list[Row]:
     ]
     if operation.why and operation.why != operation.decision_why:
         pairs.append(("why", literal(operation.why, 2000)))
-    if operation.last_note:
+    if operation.last_note and not operation.waits_for:
         pairs.append(("last note", literal(operation.last_note, 2000)))
     if operation.torn:
         pairs.append(("journal", [Cell(literal(operation.torn, 300), "bad")]))
@@ -268,7 +300,8 @@ def what_now(operation: OperationView) -> str:
             return f"It has decided ({operation.decision}) and ends by itself, also without this console."
         case "paused" if operation.waits_for:
             return (
-                "It waits for you with the lease held: r lets it go one step further, c cancels it with a reason."
+                f"It {waits(operation)}. The lease stays held: r lets it go one step on; c takes it back, with a "
+                "reason."
             )
         case "paused":
             return "Its gates wait and the lease is held: r lets them go on, c cancels it with a reason."
@@ -300,7 +333,13 @@ def _steps(
 ) -> list[Row]:
     done = sum(s.state == "done" for s in steps)
     rows = [row(Cell(f"{title} {done}/{len(steps)}", "accent"))]
+    two_legs, was = any(s.name.endswith(HOME) for s in steps), ""
     for number, step in enumerate(steps, 1):
+        if two_legs and (now := leg_of(step.name)) != was:
+            mine = [s for s in steps if leg_of(s.name) == now]
+            ended = sum(s.state == "done" for s in mine)
+            rows += [row(Cell(f"  {now}", "strong"), Cell(f" {ended}/{len(mine)}", "dim"))] if now else []
+            was = now
         broken = broken_off(operation, step)
         glyph, tone = _BROKEN if broken else _STEPS[step.state]
         took = "broken off" if broken else _took(world, step)

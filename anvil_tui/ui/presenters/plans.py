@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from anvil_tui.core.drills import HOME
 from anvil_tui.core.plan import Plan
 from anvil_tui.core.times import span
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Panel, Row, Tone, facts, item, right, row, sentence
-from anvil_tui.ui.text import clip, literal
+from anvil_tui.ui.presenters.operations import leg_of
+from anvil_tui.ui.text import chop, clip, literal
+
+# What a line of a diff begins with; the names of the two files before what is added and taken away.
+_DIFF: tuple[tuple[str, Tone], ...] = (
+    ("+++", "dim"), ("---", "dim"), ("@@", "accent"), ("+", "good"), ("-", "bad"),
+)  # fmt: skip
 
 
 def panel(plan: Plan, width: int) -> Panel:
-    """Target, interruption, memory, way back, failure, then steps and gates. Nothing is cut."""
+    """Target, interruption, memory, way back, failure, then diffs, steps and gates. Nothing is cut."""
     rows = [*_closed(plan, width), *facts(_summary(plan), width), *_warnings(plan, width), BLANK]
+    for text in plan.details:
+        rows += [*_detail(text, width), BLANK]
     rows += _steps(plan, width)
     if plan.gates:
         rows += [BLANK, *_gates(plan, width)]
@@ -42,6 +51,15 @@ def _warnings(plan: Plan, width: int) -> list[Row]:
     for text in plan.warnings:
         rows += sentence(f"{glyphs.WARN} {literal(text, 1000)}", width, "warn")
     return rows
+
+
+def _detail(text: str, width: int) -> Iterator[Row]:
+    """A diff, line by line with its blanks; what goes on in the next row begins two cells further in."""
+    for line in text.splitlines():
+        tone: Tone = next((t for mark, t in _DIFF if line.startswith(mark)), "text")
+        first, *more = chop(literal(line.expandtabs(4), 20_000), max(8, width - 2))
+        yield row(Cell(first, tone))
+        yield from (row("  ", Cell(part, tone)) for part in more)
 
 
 def _summary(plan: Plan) -> list[tuple[str, str | list[Cell]]]:
@@ -85,7 +103,11 @@ def _named(value: Mapping[str, Any]) -> str:
 
 def _steps(plan: Plan, width: int) -> list[Row]:
     rows = [row(Cell(f"Steps {len(plan.steps)}", "accent"))]
+    two_legs, was = any(s.name.endswith(HOME) for s in plan.steps), ""
     for number, step in enumerate(plan.steps, 1):
+        if two_legs and (now := leg_of(step.name)) not in ("", was):
+            rows.append(row(Cell(f"  {now}", "strong")))
+            was = now
         rows += _step(number, step.title, step.deadline_s, width)
     return rows
 
@@ -96,8 +118,14 @@ def _step(number: int, title: str, deadline_s: float, width: int) -> list[Row]:
 
 
 def _gates(plan: Plan, width: int) -> list[Row]:
-    names = ", ".join(clip(literal(g.get("id", "?")), 40) for g in plan.gates)
-    return [row(Cell(f"Gates {len(plan.gates)}", "accent")), *sentence(names, width, "text", indent=2)]
+    rows = [row(Cell(f"Gates {len(plan.gates)}", "accent"))]
+    recipes = dict.fromkeys(str(g.get("recipe", "")) for g in plan.gates)
+    for recipe in recipes:
+        mine = [g for g in plan.gates if str(g.get("recipe", "")) == recipe]
+        whose = f"{literal(recipe, 80)}: " if len(recipes) > 1 else ""
+        names = ", ".join(clip(literal(g.get("id", "?")), 40) for g in mine)
+        rows += sentence(f"{whose}{names}", width, "text", indent=2)
+    return rows
 
 
 def moved_note(old: str, new: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from anvil_tui.core.inflight import slot_text
 from anvil_tui.core.world import OPERATION_LABEL, Light, Phase, Serve, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.standing import drilled
-from anvil_tui.ui.text import clip, literal, short_id
+from anvil_tui.ui.text import literal, short_id
 
 PHASE_TONES: dict[Phase, Tone] = {
     Phase.ABSENT: "warn",
@@ -167,9 +168,13 @@ def _second(world: World, serve: Serve, width: int) -> list[Row]:
         known = [Cell(f"last seen {literal(serve.container.status, 20)}", "dim")]
         return [spread([Cell("  "), *joined([known, [Cell(short_id(serve.container.id), "dim")]])], [], width,
                        serve.container.id)]  # fmt: skip
+    if serve.phase is Phase.DRAINING and (said := _draining(world, serve)):
+        return sentence(literal(said, 600), width, "warn", indent=2, key=serve.container.id, most=2)
     if serve.why and (in_trouble(serve) or serve.position == "foreign"):
         tone: Tone = "bad" if in_trouble(serve) and serve.phase is not Phase.LOADING else "dim"
         return sentence(literal(serve.why), width, tone, indent=2, key=serve.container.id, most=2)
+    if (reasons := _not_ready(world, serve)) and not serve.container.running:
+        return sentence(reasons, width, "bad", indent=2, key=serve.container.id, most=2)
     parts = [[Cell(literal(serve.why, 120), "dim")]] if serve.why and serve.why != serve.phase else []
     parts += [[Cell(short_id(serve.container.id), "dim")], place(world, serve)]
     restarts = serve.container.restart_count
@@ -178,6 +183,28 @@ def _second(world: World, serve: Serve, width: int) -> list[Row]:
     if serve.record and serve.record.qualified_suite:
         parts.append([Cell(f"passed {literal(serve.record.qualified_suite, 24)}", "dim")])
     return [spread([Cell("  "), *joined(parts)], [], width, serve.container.id)]
+
+
+def _draining(world: World, serve: Serve) -> str:
+    """What is in flight, how old, how fast, in which state; and what happens when the time is over."""
+    gateway = world.gateway.value
+    if gateway is None or serve.record is None:
+        return ""
+    said = slot_text(gateway, serve.record.slot, world.workspace.policies)
+    running = world.operation.steps if world.operation and world.operation.outcome is None else ()
+    then = next((s.title.partition("; ")[2] for s in running if s.state == "running" and "; after" in s.title), "")
+    return f"{said}; {then}" if then else said
+
+
+def _not_ready(world: World, serve: Serve) -> str:
+    """Why the first way back of a role is not ready; "" for every other serve."""
+    held = world.record.roles.get(serve.record.role) if serve.record else None
+    if held is None or held.rollback[:1] != (serve.container.id,):
+        return ""
+    way = world.rollbacks.get(held.name)
+    if way is None or way.ready:
+        return ""
+    return f"rollback of {literal(held.name, 20)}: not ready: {literal('; '.join(way.missing), 600)}"
 
 
 def place(world: World, serve: Serve) -> list[Cell]:
@@ -198,7 +225,7 @@ def place(world: World, serve: Serve) -> list[Cell]:
             Cell(f"rollback of {role}: ready {glyphs.DONE}", "good"),
             Cell(f", {drilled(world, serve.record.role)}", "dim"),
         ]
-    return [Cell(clip(f"rollback of {role}: missing {literal(', '.join(ready.missing))}", 80), "bad")]
+    return [Cell(_not_ready(world, serve), "bad")]
 
 
 def light_words(serve: Serve) -> list[tuple[str, list[Cell]]]:

@@ -1,6 +1,6 @@
-"""What stands ready, or does not: the way back of each role, drills, owners of GPUs, credentials, clients.
+"""What is wrong, and what stands ready or does not: ways back, drills, owners of GPUs, credentials, clients.
 
-Keys of the list: `role:NAME`, `gpu:UUID`, `credential:NAME`, `client:NAME`, `drill:OPERATION:AT`.
+Keys of the list: `problem:N`, `role:NAME`, `gpu:UUID`, `credential:NAME`, `client:NAME`, `drill:OPERATION:AT`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from anvil_tui.core.clients import words as client_words
-from anvil_tui.core.credentials import credential_text, why_not_usable
-from anvil_tui.core.drills import drill_lines, last_drill, outcome_words, trend_line, trends
+from anvil_tui.core.credentials import copy_text, credential_text, credentials_of, why_not_usable
+from anvil_tui.core.drills import COPY_SAYS, last_drill, outcome_words, trend_line, trends
 from anvil_tui.core.ownership import owner_text
-from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord, Owner
+from anvil_tui.core.standing import Check, ClientState, CopyState, CredentialState, DrillRecord, Owner
 from anvil_tui.core.times import age_s, parse_time, span
 from anvil_tui.core.world import Readiness, World
 from anvil_tui.ui import glyphs
@@ -24,12 +24,14 @@ from anvil_tui.ui.presenters.cells import (
     View,
     facts,
     heading,
+    item,
     left,
+    right,
     row,
     sentence,
     spread,
 )
-from anvil_tui.ui.text import literal, stamp
+from anvil_tui.ui.text import NA, literal, stamp
 
 CHECKS: dict[str, tuple[str, Tone]] = {
     "ok": (glyphs.DONE, "good"),
@@ -59,11 +61,16 @@ _DRILLS: dict[str, tuple[str, Tone]] = {
     "halted": (glyphs.BAD, "bad"),
 }
 SHOWN_DRILLS = 8
+NO_DRILL = "no drill yet"
+UNSEEN = "not looked at yet"
+ALL = "all clients"
+"""No name of a client: a name has no blank."""
 
 
 def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     rows: list[Row] = []
     for title, part in (
+        *((("Problems", _problems(world, width)),) if world.problems else ()),
         ("Way back", _roles(world, width)), ("GPUs", _gpus(world, width)),
         ("Credentials", _credentials(world, width)),
         ("Clients", _clients(world, width)), ("Drills", _drills(world, width)),
@@ -85,9 +92,16 @@ def _marked(mark: tuple[str, Tone], name: str, text: str, width: int, key: str, 
     return spread(cells, [Cell(literal(tail, 40), "dim")] if tail else [], width, key)
 
 
+def _problems(world: World, width: int) -> Iterator[Row]:
+    for number, text in enumerate(world.problems):
+        yield spread([Cell(f"{glyphs.WARN} {literal(text, 300)}", "warn")], [], width, f"problem:{number}")
+
+
 def _roles(world: World, width: int) -> Iterator[Row]:
     for role in world.workspace.roles:
-        yield _marked(*_role_words(world, role.name), width, f"role:{role.name}", drilled(world, role.name))
+        mark, name, text = _role_words(world, role.name)
+        ready = mark == CHECKS["ok"]
+        yield _marked(mark, name, text, width, f"role:{role.name}", drilled(world, role.name) if ready else "")
 
 
 def _role_words(world: World, role: str) -> tuple[tuple[str, Tone], str, str]:
@@ -105,7 +119,7 @@ def drilled(world: World, role: str) -> str:
     """`drill 3 d 04 h ago, back in 41 s`: the newest one of the role on this box."""
     newest = last_drill(world.drills, role)
     if newest is None:
-        return "no drill yet"
+        return NO_DRILL
     took = f", back in {newest.restore_s:.0f} s" if newest.restore_s is not None else ""
     return f"drill {span(age_s(parse_time(newest.at), world.now_utc) or 0)} ago{took}"
 
@@ -124,18 +138,64 @@ def _gpus(world: World, width: int) -> Iterator[Row]:
 
 
 def _credentials(world: World, width: int) -> Iterator[Row]:
-    if not world.credentials:
-        yield row(Cell("not looked at yet", "dim"))
-    for c in world.credentials:
-        yield _marked(_CREDENTIALS[c.state], c.name, c.state, width, f"credential:{c.name}", c.fingerprint)
+    found = _known_credentials(world)
+    if not found:
+        yield row(Cell("anvil.toml names no gateway.client_keys", "dim"))
+    for c in found:
+        copies = _copies(c)
+        text = f"{c.state}{copies}" if c.state != "unknown" else UNSEEN
+        mark: tuple[str, Tone] = (
+            (glyphs.WARN, "warn") if copies and c.state == "accepted" else _CREDENTIALS[c.state]
+        )
+        yield _marked(mark, c.name, text, width, f"credential:{c.name}", c.fingerprint)
+
+
+def _copies(c: CredentialState) -> str:
+    """What is wrong with copies of it: `, 1 of 3 copies does not hold it`."""
+    bad = sum(copy.state != "same" for copy in c.copies)
+    return f", {bad} of {len(c.copies)} copies {'does' if bad == 1 else 'do'} not hold it" if bad else ""
 
 
 def _clients(world: World, width: int) -> Iterator[Row]:
     if not world.workspace.clients:
         yield row(Cell("anvil.toml names no [[clients]]", "dim"))
-    for c in world.clients:
-        text = "; ".join(c.differences) or c.state
+    for c in _known_clients(world):
+        text = "; ".join(c.differences) or (c.state if c.state != "unknown" else c.why or UNSEEN)
         yield _marked(_CLIENTS[c.state], c.name, text, width, f"client:{c.name}")
+
+
+def _known_clients(world: World) -> list[ClientState]:
+    """Those that were looked at, then those of the workspace that were not yet."""
+    seen = {c.name for c in world.clients}
+    unseen = [c for c in world.workspace.clients if c.name not in seen]
+    return [*world.clients, *(ClientState(c.name, c.where, "unknown") for c in unseen)]
+
+
+def _known_credentials(world: World) -> list[CredentialState]:
+    seen = {c.name for c in world.credentials}
+    unseen = [c for c in credentials_of(world.workspace) if c.name not in seen]
+    return [*world.credentials, *(CredentialState(c.name, c.ref, "unknown") for c in unseen)]
+
+
+# choosing one of them
+
+
+def named(world: World, kind: str) -> list[str]:
+    """The names that a deed on clients or on credentials may mean."""
+    found = world.workspace.clients if kind == "client" else credentials_of(world.workspace)
+    return [c.name for c in found]
+
+
+def choices(world: World, kind: str, text: str, width: int) -> list[Row]:
+    """Clients, with all of them first, or credentials: each with its state, the key its name."""
+    rows = list(_clients(world, width) if kind == "client" else _credentials(world, width))
+    rows = [r._replace(key=r.key.partition(":")[2]) for r in rows if text.lower() in r.key.partition(":")[2]]
+    if kind == "client" and text.lower() in ALL:
+        known = _known_clients(world)
+        right = sum(c.state == "converged" for c in known)
+        mark: tuple[str, Tone] = (glyphs.DONE, "good") if right == len(known) else (glyphs.DASH, "text")
+        rows.insert(0, _marked(mark, ALL, f"{right} of {len(known)} converged", width, ALL))
+    return rows
 
 
 def _drills(world: World, width: int) -> Iterator[Row]:
@@ -158,6 +218,11 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
     if not rows:
         return Panel("Standing", tuple(sentence("Choose a line with the arrow keys.", width, "dim")))
     return Panel(_TITLES[kind].format(literal(name.partition(":")[0], 120)), tuple(rows))
+
+
+def _problem_rows(world: World, view: View, name: str, width: int) -> Iterator[Row]:
+    if name.isdigit() and int(name) < len(world.problems):
+        yield from sentence(literal(world.problems[int(name)], 4000), width, "warn")
 
 
 def _role_rows(world: World, view: View, name: str, width: int) -> Iterator[Row]:
@@ -205,9 +270,10 @@ def _owner(owner: Owner) -> str:
 
 
 def _credential_rows(world: World, view: View, name: str, width: int) -> Iterator[Row]:
-    for c in (c for c in world.credentials if c.name == name):
+    for c in (c for c in _known_credentials(world) if c.name == name):
         yield from sentence(literal(credential_text(c, world.now_utc), 800), width)
         yield from _wrong(c, width)
+        yield from (r for copy in c.copies for r in _copy(copy, width))
 
 
 def _wrong(c: CredentialState, width: int) -> list[Row]:
@@ -215,8 +281,14 @@ def _wrong(c: CredentialState, width: int) -> list[Row]:
     return [BLANK, *sentence(literal(why, 800), width, "bad" if c.state != "unknown" else "dim")] if why else []
 
 
+def _copy(copy: CopyState, width: int) -> list[Row]:
+    same = copy.state == "same"
+    mark = Cell(f"{glyphs.DONE} ", "good") if same else Cell(f"{glyphs.BAD} ", "bad")
+    return item([mark], literal(copy_text(copy), 400), "dim" if same else "bad", [], width)
+
+
 def _client_rows(world: World, view: View, name: str, width: int) -> Iterator[Row]:
-    for c in (c for c in world.clients if c.name == name):
+    for c in (c for c in _known_clients(world) if c.name == name):
         yield from facts(_client_pairs(c, view), width)
         yield BLANK
         for text in c.differences:
@@ -234,21 +306,57 @@ def _client_pairs(c: ClientState, view: View) -> list[tuple[str, str | Sequence[
 
 def _drill_rows(world: World, view: View, name: str, width: int) -> Iterator[Row]:
     for d in (d for d in world.drills if f"{d.operation}:{d.at}" == name):
-        yield from _drill(d, width)
+        yield from drill_rows(d, view, width)
 
 
-def _drill(d: DrillRecord, width: int) -> Iterator[Row]:
-    for text in drill_lines(d):
-        tone: Tone = "bad" if text.startswith("  DIFFERS") else "text"
-        yield from sentence(literal(text.strip(), 600), width, tone)
+def drill_rows(d: DrillRecord, view: View, width: int) -> Iterator[Row]:
+    """One drill, or one recheck of it: its outcome, what differs, and the seconds of each phase of both legs."""
+    glyph, tone = _DRILLS[d.outcome]
+    kind = f"{'recheck' if d.recheck else 'drill'}{'' if d.place == 'box' else ' on a simulated copy'}"
+    yield from item(
+        [Cell(f"{glyph} ", tone)], f"{kind} {stamp(d.at, view.zone)}: {outcome_words(d)}", tone, [], width
+    )
+    if d.why:
+        yield from sentence(literal(d.why, 1000), width, tone, indent=2)
+    kinds: tuple[tuple[str, tuple[str, ...], Tone], ...] = (
+        ("DIFFERS", d.differences, "bad"), ("not known", d.unread, "warn"),
+    )  # fmt: skip
+    for word, lines, worry in kinds:
+        for text in lines:
+            yield from sentence(f"{word}: {literal(text, 600)}", width, worry, indent=2)
+    yield from facts([
+        ("incumbent", f"{literal(d.incumbent_name, 120)} {literal(d.incumbent, 80)}"),
+        ("way back", f"{literal(d.way_back_name, 120)} {literal(d.way_back, 80)}"),
+    ], width)  # fmt: skip
+    yield from _phases(d)
+    for text in d.expected:
+        yield from sentence(f"changed by the drill itself: {literal(text, 600)}", width, "dim")
+    if d.place == "copy":
+        yield from sentence(COPY_SAYS, width, "dim")
+
+
+def _phases(d: DrillRecord) -> Iterator[Row]:
+    """A phase a line, the two legs beside each other; then when each had answered."""
+    if not d.phases:
+        return
+    took = {(p.leg, p.name): p.seconds for p in d.phases}
+    yield row(left("phase", 13, "faint"), right("away", 12, "faint"), right("home", 12, "faint"))
+    for name in dict.fromkeys(p.name for p in d.phases):
+        yield row(left(name, 13, "dim"), *(right(_seconds(took.get((leg, name))), 12) for leg in ("away", "home")))
+    yield row(left("answered", 13, "dim"), *(right(_seconds(s), 12, "strong") for s in (d.restore_s, d.home_s)))
+
+
+def _seconds(value: float | None) -> str:
+    """`n/a` = that leg has no such phase, or did not come so far."""
+    return NA if value is None else f"{value:,.1f} s"
 
 
 Rows = Callable[[World, View, str, int], Iterator[Row]]
 _DETAILS: dict[str, Rows] = {
     "role": _role_rows, "gpu": _gpu_rows, "credential": _credential_rows, "client": _client_rows,
-    "drill": _drill_rows,
+    "drill": _drill_rows, "problem": _problem_rows,
 }  # fmt: skip
 _TITLES = {
     "role": "Way back of {}", "gpu": "Owners of {}", "credential": "Credential {}", "client": "Client {}",
-    "drill": "Drill {}",
+    "drill": "Drill {}", "problem": "Problem",
 }  # fmt: skip

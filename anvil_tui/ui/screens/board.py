@@ -14,7 +14,7 @@ from anvil_tui.core.world import World
 from anvil_tui.ui.actions import ACTIONS, REGISTRY, VERB_KEYS
 from anvil_tui.ui.presenters.cells import Cell, Row, View, spread
 from anvil_tui.ui.presenters.header import header
-from anvil_tui.ui.presenters.help import hints
+from anvil_tui.ui.presenters.help import hints, urgent
 from anvil_tui.ui.presenters.lifecycle import strip
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.pane import Pane
@@ -23,14 +23,17 @@ from anvil_tui.ui.widgets.strips import Line
 if TYPE_CHECKING:
     from anvil_tui.ui.app import Console
 
+MIXED = ("standing", "stored")
+"""Choices of the View whose keys are `KIND:NAME`."""
 _MOVES = {"up,k": -1, "down,j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
 
 
 class Board(Screen[None], inherit_bindings=False):
-    """A subclass yields its panes in `body`, and names its hints."""
+    """A subclass yields its panes in `body`, and names its hints; `field` is the choice that it is about."""
 
     AUTO_FOCUS = "Pane"
     HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.palette", "view.back", "view.filter", "view.detail")
+    field = ""
     BINDINGS = [
         *(Binding(",".join(a.keys), f"app.act('{a.id}')", a.label, id=a.id, show=False) for a in ACTIONS),
         *(Binding(keys, f"move({by})", show=False) for keys, by in _MOVES.items()),
@@ -75,13 +78,18 @@ class Board(Screen[None], inherit_bindings=False):
     def show_hints(self) -> None:
         """The hints, or for one key press the sentence that answers the last one."""
         width, said = self.size.width, self.console.said
-        shown = [REGISTRY[i] for i in self.hinted()]
+        shown = [REGISTRY[i] for i in urgent(self.console.world, self.hinted())]
         if self.console.world.read_only:
             shown = [a for a in shown if not a.mutates]
         rows = hints(shown, self.console.why, width)
         if said:
             rows = spread([Cell(" "), Cell(literal(said), "warn")], [], width)
         self.query_one("#hints", Line).set_rows(rows)
+
+    def line(self, view: View) -> tuple[str, str]:
+        """Kind and name of the selected line, where a screen lists things of several kinds."""
+        kind, _, name = str(getattr(view, self.field)).partition(":") if self.field in MIXED else ("", "", "")
+        return kind, name
 
     def hinted(self) -> tuple[str, ...]:
         return self.HINTS

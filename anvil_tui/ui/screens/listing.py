@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from anvil_tui.ui.presenters import compare, details, gate_table, gateway, operations, recipes, standing
+from anvil_tui.ui.presenters import compare, details, gate_table, gateway, operations, recipes, standing, storage
 from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.widgets.pane import Build, Pane
 from anvil_tui.ui.widgets.tail import Tail
@@ -72,11 +72,26 @@ class Standing(Board):
     HINTS: ClassVar[tuple[str, ...]] = (
         "view.help", "view.back", "view.detail", "role.drill", "credential.rotate", "client.apply",
     )  # fmt: skip
+    field = "standing"
 
     def body(self) -> ComposeResult:
         with Horizontal(classes="split"):
             yield Pane(standing.list_panel, "standing", id="standings")
             yield Pane(standing.detail_panel, id="standing")
+
+
+class Storage(Board):
+    """Looks at the disks when it opens, when it is redrawn, and after a removal."""
+
+    HINTS: ClassVar[tuple[str, ...]] = (
+        "view.help", "view.back", "view.detail", "storage.remove", "serve.unload", "view.redraw",
+    )  # fmt: skip
+    field = "stored"
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="split"):
+            yield Pane(storage.list_panel, "stored", id="disks")
+            yield Pane(storage.detail_panel, id="stored")
 
 
 class Logs(Board):
@@ -94,11 +109,12 @@ class Detail(Board):
         "serve": ("serve.qualify", "serve.unload"), "recipe": ("recipe.load", "recipe.promote"),
         "gate": ("operation.pause", "operation.resume", "operation.cancel"), "bundle": ("view.verify",),
         "operation": ("operation.resume", "operation.undo", "operation.cancel", "view.verify"),
+        "standing": ("role.drill", "credential.rotate", "client.apply"), "stored": ("storage.remove",),
     }  # fmt: skip
     BUILDS: ClassVar[dict[str, Build]] = {
         "serve": details.serve_panel, "gpu": details.gpu_panel, "gate": gate_table.detail,
         "operation": operations.detail_panel, "recipe": recipes.detail_panel, "bundle": compare.panel,
-        "standing": standing.detail_panel,
+        "standing": standing.detail_panel, "stored": storage.detail_panel,
     }  # fmt: skip
 
     def __init__(self, field: str) -> None:
@@ -120,4 +136,5 @@ SCREENS: dict[str, type[Board]] = {
     "view.logs": Logs,
     "view.gateway": Gateway,
     "view.standing": Standing,
+    "view.storage": Storage,
 }

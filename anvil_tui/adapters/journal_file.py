@@ -34,8 +34,9 @@ class JournalFile:
     of readers.
     """
 
-    def __init__(self, path: Path, redact: Redact = str) -> None:
-        self._path, self._redact, self._reserve = path, redact, Reserve(path.parent)
+    def __init__(self, path: Path, hiding: Callable[[], Redact] = lambda: str) -> None:
+        """`hiding` gives, for each line, what hides the secrets of that moment."""
+        self._path, self._hiding, self._reserve = path, hiding, Reserve(path.parent)
         self._tail: tuple[int, str] | None = None
         self._size = 0
         self._lock = threading.Lock()
@@ -50,7 +51,7 @@ class JournalFile:
                 raise Stale(f"{self._path}: another process writes this journal now; this one stops where it is")
             seq, prev = self._tail
             record = Record(seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, step, data)
-            line = _hidden_line(_to_json(record, prev), self._redact)
+            line = _hidden_line(_to_json(record, prev), self._hiding())
             self._reserve.look(fd)
             self._write(fd, line.encode() + b"\n")
             if kind == "end":
@@ -185,7 +186,7 @@ class OperationFolders:
         return plan
 
     def journal(self, operation: str) -> JournalFile:
-        return JournalFile(self._folder(operation) / "journal.ndjson", lambda text: self._safe(operation, text))
+        return JournalFile(self._folder(operation) / "journal.ndjson", lambda: self._hiding(operation))
 
     def stage(self, operation: str, values: Mapping[str, str]) -> None:
         write_atomic(self._folder(operation) / STAGED, json.dumps(dict(values)), 0o600)
@@ -202,9 +203,10 @@ class OperationFolders:
     def unstage(self, operation: str) -> None:
         (self._folder(operation) / STAGED).unlink(missing_ok=True)
 
-    def _safe(self, operation: str, text: str) -> str:
-        """Redacted, values that are staged with the operation included."""
-        return redact(self._redact(text), self.staged(operation).values())
+    def _hiding(self, operation: str) -> Redact:
+        """Hides secrets, and what is staged with the operation now."""
+        staged = tuple(self.staged(operation).values())
+        return (lambda text: redact(self._redact(text), staged)) if staged else self._redact
 
     def views(self) -> tuple[OperationView, ...]:
         """Oldest first (ids sort by time)."""
@@ -267,7 +269,7 @@ class OperationFolders:
     def save(self, operation: str, name: str, text: str) -> str:
         if name.endswith(".log") and Reserve(self._folder(operation)).given_up():
             raise EffectFailed(f"{name}: not kept: the disk is full, and what room there is is for the way back")
-        kept = "".join(self._hidden(name, text, lambda t: self._safe(operation, t)))
+        kept = "".join(self._hidden(name, text, self._hiding(operation)))
         write_atomic(self._folder(operation) / name, kept)
         return kept
 

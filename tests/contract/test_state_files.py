@@ -76,7 +76,7 @@ def test_a_line_altered_in_the_middle_is_reported(journal: JournalFile, tmp_path
 
 
 def test_secrets_do_not_reach_the_journal(tmp_path: Path) -> None:
-    made = JournalFile(tmp_path / "j", lambda text: text.replace("hunter2", "***"))
+    made = JournalFile(tmp_path / "j", lambda: lambda text: text.replace("hunter2", "***"))
     made.append("note", text="Bearer hunter2")
     assert "hunter2" not in (tmp_path / "j").read_text() and "***" in (tmp_path / "j").read_text()
 
@@ -85,7 +85,7 @@ def test_secrets_do_not_reach_the_journal(tmp_path: Path) -> None:
     "text", ["api_key=", "start with --api-key", 'api_key: "a\\"b"', "Bearer abcdefgh12345678", '{"token']
 )
 def test_hiding_never_breaks_a_line(tmp_path: Path, text: str) -> None:
-    made = JournalFile(tmp_path / "j", redact)
+    made = JournalFile(tmp_path / "j", lambda: redact)
     made.append("note", text=text, api_key="s3cret-value", next=[text])
     records, trouble = parse((tmp_path / "j").read_bytes())
     assert (trouble, [r.kind for r in records], list(records[0].data)) == (

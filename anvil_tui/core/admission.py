@@ -112,10 +112,14 @@ def _in_the_way(d: Draft, c: Candidate, serve: ServeRecord) -> str:
 
 
 def _strangers(d: Draft, seen: Sight, need: Recipe, claims: Sequence[Owner]) -> bool:
-    """Refuse for everybody on the recipe's GPUs who is no serve that we could stop."""
+    """Refuse for everybody on the recipe's GPUs who is no serve that we could stop. A return is not refused for
+    who was given a GPU and holds nothing of it, such as a monitor that started since."""
     advice: dict[str, str] = {}
+    returning = d.intent.verb in ("rollback", "drill")
     for o in claims:
-        if o.kind == "foreign":
+        if o.kind == "foreign" and o.mib == 0 and returning:
+            d.warnings.append(f"{card_label(seen, o.gpu)} was also given to {owner_text(o)}: it holds nothing now")
+        elif o.kind == "foreign":
             advice[o.id] = f"stop container {o.name}, or choose other GPUs"
         elif o.kind == "process" and o.certain:
             advice[o.id] = "end that process, which nobody does for you, or choose other GPUs"

@@ -126,9 +126,11 @@ def _unload(d: Draft) -> None:
 
 
 def _remove_kept(d: Draft) -> None:
+    """A container that is gone already is on no ladder any more; one that exists is never taken off it."""
     serve = d.facts.record.serves[d.intent.container_id]
+    gone = d.facts.container(serve) is None
     for name, held in d.facts.record.roles.items():
-        if serve.container_id in (held.incumbent, *held.rollback):
+        if serve.container_id == held.incumbent or (serve.container_id in held.rollback and not gone):
             d.refuse(f"{serve.recipe_id} ({serve.container_id[:12]}) is the way back of role {name}: it is kept")
     d.title = f"unload: remove the stopped container of {serve.recipe_id} ({serve.container_id[:12]})"
     d.decide("it is stopped and nothing refers to it")

@@ -13,10 +13,9 @@ from anvil_tui.core.apply import tell_clients
 from anvil_tui.core.draft import Candidate, Draft
 from anvil_tui.core.facts import alias_text
 from anvil_tui.core.gates import Suite
-from anvil_tui.core.readiness import Bind, in_facts, judged, refused, rested_on
+from anvil_tui.core.readiness import Bind, in_facts, judged, rested_on
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.shape import resurrects
-from anvil_tui.core.standing import Check
 from anvil_tui.core.workspace import Role
 from anvil_tui.core.world import ServeRecord
 
@@ -56,9 +55,14 @@ def plan_rollback(d: Draft) -> None:
     suite = d.facts.suite(d.intent.suite or back.qualified_suite or recipe.suite)
     d.title = f"rollback {role.name} to {back.recipe_id} ({back.container_id[:12]})"
     d.target(role=role.name, serve=back, suite=suite)
-    against = prove_return(d, "rollback", back, old)
-    if d.facts.container(back) is None and "container" not in (c.name for c in against):
-        d.refuse(f"the retained container {back.container_id[:12]} of {back.recipe_id} does not exist any more")
+    prove_return(d, "rollback", back, old)
+    if d.facts.container(back) is None:
+        then = d.facts.record.serves.get(ladder[1]) if len(ladder) > 1 else None
+        after = f", and `rollback` returns to {then.recipe_id} ({then.container_id[:12]})" if then else ""
+        d.refuse(
+            f"the retained container {back.container_id[:12]} of {back.recipe_id} does not exist any more, and no "
+            f"waiver mends that: `unload {back.container_id[:12]}` takes it off the ladder{after}"
+        )
     candidate = Candidate(recipe, role, back.slot, back.port, back, d.facts.running(back))
     _switch(d, role, old, candidate, suite, ladder[1:])
     tell_clients(d, role.name)
@@ -80,9 +84,9 @@ def stays_stopped(d: Draft, old: ServeRecord) -> None:
         )
 
 
-def prove_return(d: Draft, verb: Bind, back: ServeRecord, incumbent: ServeRecord | None) -> tuple[Check, ...]:
+def prove_return(d: Draft, verb: Bind, back: ServeRecord, incumbent: ServeRecord | None) -> None:
     """What `core/readiness.py` finds of a return to `back`, as refusals and warnings; the plan rests on what binds
-    it, and the journal's `begin` has that. Returns the checks that refuse."""
+    it, and the journal's `begin` has that."""
     found = in_facts(d.facts, back, incumbent.container_id if incumbent else "")
     refusals, warnings = judged(verb, back.recipe_id, found)
     for why in refusals:
@@ -90,7 +94,6 @@ def prove_return(d: Draft, verb: Bind, back: ServeRecord, incumbent: ServeRecord
     d.warnings += warnings
     states = rested_on(verb, back.recipe_id, found, d.facts)
     d.rests_on["way_back"] = {"recipe": back.recipe_id, "container": back.container_id, "checks": states}
-    return refused(verb, found)
 
 
 def must_stop_first(d: Draft, old: ServeRecord | None, c: Candidate) -> bool:

@@ -225,6 +225,7 @@ def applied(run: Run, step: Step, now: BoxRecord) -> BoxRecord:
         serves[args["unqualified"]] = qualified(serves[args["unqualified"]], "", "", "")
     if "forget" in args:
         serves.pop(args["forget"], None)
+        roles = {n: replace(r, rollback=tuple(i for i in r.rollback if i in serves)) for n, r in roles.items()}
     if args.get("forget_made"):
         serves = {k: v for k, v in serves.items() if v.made_by != run.operation}
     if "role" in args:

@@ -233,6 +233,23 @@ def test_an_owner_that_changes_nothing_about_the_room_still_moves_the_facts(box:
     assert box.plan("load", recipe="x", role="primary", evict=True).hash != made.hash
 
 
+@pytest.mark.parametrize("pids_known", [True, False])
+def test_a_monitor_that_holds_nothing_does_not_hinder_a_return(tmp_path: Path, pids_known: bool) -> None:
+    """Started with every GPU since the promotion; whether it holds nothing must be known."""
+    made = Shared(tmp_path, of("a", 20_000), of("b", 20_000))
+    assert [made.do("promote", recipe=name, role="primary") for name in "ab"] == ["done"] * 2
+    stranger_all(made)
+    if not pids_known:
+        made.bare = [GpuProcess(4120, "python", 8 * MIB)]
+    assert "is held by container jupyter" in made.refused("promote", recipe="a", role="primary")
+    found = made.plan("rollback", role="primary")
+    assert any("held by container jupyter" in w for w in found.refusals) == (not pids_known)
+    assert (
+        any("given to container jupyter" in w and "holds nothing now" in w for w in found.warnings) == pids_known
+    )
+    assert not pids_known or made.do("rollback", role="primary") == "done"
+
+
 # who goes
 
 

@@ -270,6 +270,22 @@ def test_a_waived_check_may_say_something_else_by_the_time_it_runs(box: Box) -> 
     assert plans[0].hash == plans[1].hash and plans[0].warnings != plans[1].warnings
 
 
+def test_a_rung_whose_container_is_gone_is_taken_off_the_ladder(tmp_path: Path) -> None:
+    """Removed behind the console: a rollback to the rung below it is two commands away, and no waiver is offered
+    that would not help."""
+    world = Box(tmp_path, recipe("a"), recipe("b"), recipe("c"))
+    assert [world.do("promote", recipe=name) for name in "abc"] == ["done"] * 3
+    gone, below = world.box.store.read().roles["primary"].rollback
+    assert "is the way back of role primary: it is kept" in world.plan("unload", container_id=gone).refusals[0]
+    world.docker.all.pop(gone)
+    said = world.plan("rollback").refusals[-1]
+    assert f"`unload {gone[:12]}` takes it off the ladder, and `rollback` returns to a ({below[:12]})" in said
+    assert world.do("unload", container_id=gone) == "done"
+    record = world.box.store.read()
+    assert gone not in record.serves and record.roles["primary"].rollback == (below,)
+    assert world.do("rollback") == "done" and world.serving() == "a"
+
+
 def test_a_waiver_lets_it_go_on_with_a_warning_and_stands_in_the_journal(box: Box) -> None:
     of_file(999)(box)
     box.box.store.waive_check(CheckWaiver("2026-09-01T10:00:00+00:00", "a", "weights", "disk is being replaced"))

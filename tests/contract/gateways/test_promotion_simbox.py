@@ -16,6 +16,7 @@ import pytest
 
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.toml_files import load_workspace
+from anvil_tui.cli.wiring import gateway_reader
 from anvil_tui.core.box import Expected
 from anvil_tui.core.gateway_routes import Routes
 from anvil_tui.simbox.workspace import ALIASES, CANDIDATE, INCUMBENT
@@ -39,6 +40,11 @@ id = "length"
 kind = "length"
 routed = true
 """
+FAILS = """[[gates]]
+id = "never"
+kind = "command"
+argv = ["/bin/false"]
+"""
 
 
 class Box:
@@ -51,7 +57,6 @@ class Box:
         kind = '[gateway]\nkind = "anvil-serving"\nadmin_key = "file:state/secrets/admin.key"\n'
         (folder / "anvil.toml").write_text(toml.replace("[gateway]\n", kind))
         (folder / "state/secrets/admin.key").write_text(ADMIN)
-        (folder / "gates/promotion.toml").write_text(SUITE)
         serve = self.sim.record.serves[self.sim.incumbent]
         expects = {"slot-a": Expected(serve.served_name, 524_288)}
         at = dict.fromkeys(ALIASES, "slot-a")
@@ -69,7 +74,7 @@ class Box:
         until(lambda: self.answer("llm.voice") == "200", "the gateway answers")
         self.seen: list[tuple[datetime, datetime, str]] = []
         self._stop = threading.Event()
-        self._clients = [threading.Thread(target=self._client, args=(a,)) for a in ALIASES[:2]]
+        self._clients: list[threading.Thread] = []
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         argv = (*CLI, "--workspace", str(self.folder), *words)
@@ -93,21 +98,26 @@ class Box:
             time.sleep(0.1)
 
     def start_clients(self) -> None:
+        self.seen = []
+        self._stop.clear()
+        self._clients = [threading.Thread(target=self._client, args=(a,)) for a in ALIASES[:2]]
         for client in self._clients:
             client.start()
 
     def stop_clients(self) -> None:
         self._stop.set()
         for client in self._clients:
-            if client.is_alive():
-                client.join()
+            client.join()
 
     def newest(self) -> tuple[str, tuple[datetime, datetime]]:
-        """What the newest operation announced, and when it was so: from `hold` begun to `flip` done."""
+        """What the newest operation announced, with the restarts that there were, and when it was so: from `hold`
+        begun to `flip` done."""
         newest = max((self.folder / "state/operations").iterdir())
         rows = [json.loads(line) for line in (newest / "journal.ndjson").read_text().splitlines()]
         at = {(r["kind"], r["step"]): datetime.fromisoformat(r["at"]) for r in rows}
         told = json.loads((newest / "plan.json").read_text())["interrupts"]
+        restarts = [f"`{s}`" for s in ("route-gates", "flip") if ("done", s) in at]
+        assert f"restarts at {', '.join(restarts)}: each time every alias (" in told
         return told, (at["intent", "hold"], at["done", "flip"])
 
     def end(self) -> str:
@@ -118,13 +128,25 @@ class Box:
         return self.sim.end()
 
 
-@pytest.fixture
-def box(tmp_path: Path) -> Iterator[Box]:
-    made = Box(tmp_path / "w")
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    made = Box(tmp_path_factory.mktemp("promotion") / "w")
     try:
         yield made
     finally:
         made.end()
+
+
+@pytest.fixture
+def box(standing: Box) -> Iterator[Box]:
+    """The incumbent serves, as each test leaves it."""
+    (standing.folder / "gates/promotion.toml").write_text(SUITE)
+    standing.start_clients()
+    try:
+        until(lambda: len(standing.seen) > 4, "clients are answered")
+        yield standing
+    finally:
+        standing.stop_clients()
 
 
 def serving(box: Box) -> str:
@@ -132,20 +154,35 @@ def serving(box: Box) -> str:
     return serve.recipe_id if serve else ""
 
 
+def test_a_failed_promotion_gives_every_alias_back(box: Box) -> None:
+    """The gateway was told of the candidate by then, and its last gate says no: what served before serves again,
+    at its slot, by the gateway's own account."""
+    (box.folder / "gates/promotion.toml").write_text(SUITE + FAILS)
+    failed = box.command("promote", CANDIDATE, "--yes")
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    enough = len(box.seen) + 4
+    until(lambda: len(box.seen) > enough, "clients are answered at the end")
+    box.stop_clients()
+    assert serving(box) == INCUMBENT
+    assert {s[2] for s in box.seen[-3:]} == {"200"}
+    assert {s[2] for s in box.seen} <= {"200", "503", "ConnectError", "ReadError", "RemoteProtocolError"}
+    workspace = load_workspace(box.folder)
+    gateway = gateway_reader(box.folder, workspace).snapshot()
+    assert (dict(gateway.aliases), gateway.file_equal) == (dict.fromkeys(ALIASES, "slot-a"), True)
+    last = json.loads((box.folder / "state/gateway/decisions.jsonl").read_text().splitlines()[-1])
+    assert last["served_tier"].endswith("@slot-a")
+
+
 def test_promotion_and_rollback_interrupt_what_they_announce_and_nothing_else(box: Box) -> None:
     """O-78 to O-80 behind a gateway that holds nothing and restarts to move an alias."""
-    box.start_clients()
-    until(lambda: len(box.seen) > 4, "clients are answered")
     there = box.command("promote", CANDIDATE, "--yes")
     assert there.returncode == 0, there.stdout + there.stderr
     told, first = box.newest()
     assert "503 from `hold` to `flip`, no request is held" in told
-    assert "restarts at `route-gates`, `flip`: each time every alias (" in told
     assert serving(box) == CANDIDATE
     back = box.command("rollback", "--yes")
     assert back.returncode == 0, back.stdout + back.stderr
-    told, second = box.newest()
-    assert "restarts at `flip`: " in told
+    _, second = box.newest()
     assert serving(box) == INCUMBENT
     enough = len(box.seen) + 4
     until(lambda: len(box.seen) > enough, "clients are answered at the end")

@@ -126,7 +126,7 @@ class WayBack:
             return "ok", f"{path} is part of the image"
         look = files.look(host) if files else FileLook("unreadable", why=ELSEWHERE)
         if look.kind == "unreadable":
-            look = self._by_daemon(c, path, look)
+            look = _by_daemon(self._box, c, path, look)
         if look.kind == "absent" or look.flaws:
             return "missing", f"{path}: {'; '.join(look.flaws) or f'{host} does not exist'}"
         if look.kind in ("unreadable", "silent"):
@@ -138,16 +138,6 @@ class WayBack:
             return self._hashed(s, path, host, w.sha256, want)
         told = f"{path}: {look.bytes:,} bytes" + ("" if want else ", no size on record to compare with")
         return "ok", told + (f"; {look.why}" if look.why else "")
-
-    def _by_daemon(self, c: Container, path: str, look: FileLook) -> FileLook:
-        """What the daemon tells of a path that this user may not look at: of one file its size."""
-        try:
-            size = self._box.containers.size_of(c.id, path)
-        except NotFound:
-            return FileLook("absent")
-        if size is None:
-            return FileLook("unreadable", why=f"a folder is there, but {look.why}")
-        return FileLook("file", size, 1, why=f"size only, by the daemon: {look.why}")
 
     def _hashed(self, s: _Subject, path: str, host: str, sha256: str, want: int | None) -> State:
         assert self._box.mounted is not None
@@ -195,7 +185,7 @@ class WayBack:
         if look.kind == "silent":
             return "unknown", f"{target}: {look.why}"
         if look.kind == "unreadable":
-            seen = self._by_daemon(c, target, look)
+            seen = _by_daemon(self._box, c, target, look)
         if seen.kind == "absent":
             return "missing", f"{source}, mounted at {target}, does not exist"
         if not recorded:
@@ -249,11 +239,27 @@ def recorded(box: Box, container: Container, recipe: Recipe) -> str:
         if look.kind == "file" and look.bytes <= MOUNTED_FILE_MAX and (found := _small_hash(files, source)):
             lines[f"file:{target}"] = found
     for w in _checkpoints(recipe):
-        host = host_path(w.path, container) if w.path else None
+        path = w.path or _hub_path(w, container)
+        host = host_path(path, container) if path else None
         look = files.look(host) if host else FileLook("absent")
+        try:
+            look = _by_daemon(box, container, path, look) if look.kind == "unreadable" else look
+        except AnvilError:
+            continue  # what nobody can tell is left out: no reason to fail a serve that is ready
         if look.kind in ("file", "folder"):
-            lines[f"bytes:{w.path}"] = str(look.bytes)
+            lines[f"bytes:{path}"] = str(look.bytes)
     return shape.write(lines)
+
+
+def _by_daemon(box: Box, c: Container, path: str, look: FileLook) -> FileLook:
+    """What the daemon tells of a path that this user may not look at: of one file its size."""
+    try:
+        size = box.containers.size_of(c.id, path)
+    except NotFound:
+        return FileLook("absent")
+    if size is None:
+        return FileLook("unreadable", why=f"a folder is there, but {look.why}")
+    return FileLook("file", size, 1, why=f"size only, by the daemon: {look.why}")
 
 
 def _small_hash(files: FileReader, path: str) -> str:

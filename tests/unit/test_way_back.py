@@ -131,6 +131,29 @@ def test_a_folder_may_grow_and_never_shrink(tmp_path: Path) -> None:
         assert states(world)["weights"] == state
 
 
+CACHE = "/srv/hf/hub/models--o--m/snapshots/abc"
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_weights_without_a_path_of_their_own_and_hidden_ones_are_compared_too(
+    tmp_path: Path, readable: bool
+) -> None:
+    """A snapshot of a mounted cache, by repository and revision; a file of another user, by the daemon."""
+    mount = {"source": "/srv/hf", "target": "/root/.cache/huggingface"}
+    model = (
+        {"repo": "o/m", "revision": "abc"} if readable else {"repo": "o/m", "path": f"{mount['target']}/m.gguf"}
+    )
+    launch = {**MOUNTED["launch"], "mounts": (mount,)}
+    world = Box(tmp_path, recipe("a", launch=launch, model=model), recipe("b"))
+    for size, state in ((1000, "ok"), (999, "missing")):
+        whole = FileLook("folder", size, 3) if readable else FileLook("unreadable", why="permission denied")
+        world.files.looks = {"/srv/hf": FileLook("folder", 1, 1), CACHE: whole, "/srv/hf/m.gguf": whole}
+        world.docker.size_of = lambda container_id, path, size=size: size  # type: ignore[method-assign,misc]
+        if state == "ok":
+            assert world.do("promote", recipe="a") == "done"
+        assert states(world)["weights"] == state
+
+
 @pytest.mark.parametrize(
     ("size", "state", "words"), [(1000, "ok", ""), (999, "missing", "999 bytes"), (None, "unknown", "a folder")]
 )

@@ -25,8 +25,8 @@ PYTHON = (sys.executable, "-m")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`beside` runs next to the stages that follow it, and is waited for at the end. `in_memory` keeps its temporary
-    files in memory: most of what its tests wait for is the disk."""
+    """`beside` runs next to the stages that follow it, and is waited for at the end. `in_memory` keeps its
+    temporary files in memory: most of what its tests wait for is the disk."""
 
     name: str
     argv: tuple[str, ...]

@@ -17,7 +17,6 @@ ip iproute2
 sshd openssh-server
 ssh openssh-client
 chromium-headless-shell chromium-headless-shell
-/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 libfaketime
 /usr/share/fonts/truetype/firacode fonts-firacode
 /usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf fonts-dejavu-core
 LIST

@@ -71,22 +71,30 @@ class Row:
 
 
 def count_errors(rows: Sequence[Row], answers: Sequence[dict[str, object]]) -> int:
-    """Gives each client error to the row in which it was asked. Those that belong to none are returned."""
+    """Gives each client error to the row that announced the cut, else to the one in which it was asked.
+
+    A request may outlive its row. Those that belong to none are counted and returned.
+    """
     stray = 0
     for answer in answers:
         if not answer["error"]:
             continue
         began = float(str(answer["at"]))
         ended = began + float(str(answer["ms"])) / 1000
-        row = next((r for r in rows if r.began <= began < r.ended), None)
+        cut = next((r for r in rows if r.fault.cut and _overlaps(r.windows, began, ended)), None)
+        row = cut or next((r for r in rows if r.began <= began < r.ended), None)
         if row is None:
             stray += 1
-        elif row.fault.cut and any(began <= last and ended >= first for first, last in row.windows):
+        elif cut:
             row.cut += 1
         else:
             row.errors += 1
             row.why = row.why or f"a client got: {str(answer['error'])[:120]}"
     return stray
+
+
+def _overlaps(windows: Sequence[tuple[float, float]], began: float, ended: float) -> bool:
+    return any(began <= last and ended >= first for first, last in windows)
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -109,7 +109,7 @@ def process_killed(r: Rig) -> str:
 
 
 def jump(r: Rig, point: str, offset: str) -> str:
-    """Real for the operation's process: libfaketime moves its wall clock while it runs, not the monotonic one."""
+    """Real for the operation's process: its wall clock is moved while it runs, the monotonic one is not."""
     with r.faked_clock() as move, r.at(point):
         move(offset)
     stamps = [datetime.fromisoformat(json.loads(line)["at"]) for line in r.journal_text().splitlines()]
@@ -121,7 +121,7 @@ def jump(r: Rig, point: str, offset: str) -> str:
 
 @fault("wall clock jumps a day on", "load", "done", source="issue clock jumps", serves="candidate")
 def clock_on(r: Rig) -> str:
-    return jump(r, "ready:intended", "+86400")
+    return jump(r, "ready:intended", "86400")
 
 
 @fault("wall clock jumps a day back", "gates", "done", source="issue clock jumps", serves="candidate")

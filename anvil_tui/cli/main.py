@@ -140,6 +140,9 @@ def _add_changing(verbs: Verbs) -> None:  # type: ignore[valid-type]
     _drain_options(promote)
     rollback = add("rollback", "return to the exact retained serve")
     rollback.add_argument("--role", default="")
+    rollback.add_argument(
+        "--suite", default="", help="judge it by this suite (default: the one that qualified it)"
+    )
     _drain_options(rollback)
     drill = add("drill", "roll back and come home, timed and compared fact by fact")
     drill.add_argument("role", nargs="?", default="")

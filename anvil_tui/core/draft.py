@@ -289,7 +289,8 @@ class Draft:
         if not suite.gates:
             self.refuse(f"suite {suite.id} has no gate for {judged.id}: it promises none of what they need")
         for gate, why in self.unrunnable(suite, judged).items():
-            self.refuse(f"suite {suite.id}, gate {gate} cannot be run: {why}")
+            other = "; `rollback --suite` judges by another one" if self.intent.verb == "rollback" else ""
+            self.refuse(f"suite {suite.id}, gate {gate} cannot be run: {why}{other}")
         self.gate_rows += [
             {"id": g.id, "kind": g.kind, "of": g.repeat, "recipe": judged.id, "step": name} for g in suite.gates
         ]

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.errors import Unreachable
+from anvil_tui.core.errors import NotFound, Unreachable
+from anvil_tui.core.gates import Suite, SuiteFile
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.shape import read, write
 from anvil_tui.core.standing import CheckName
 from anvil_tui.core.waivers import CheckWaiver
 from anvil_tui.ports.surroundings import FileLook, HashLook
 from anvil_tui.service.operation import prepare
+from tests.support.membox import SMALL, recipe
 from tests.support.membox import World as Box
-from tests.support.membox import recipe
 
 MOUNTED: dict[str, Any] = {
     "launch": {"argv": ("--port", "{port}", "--alias", "{served_name}"), "start_deadline_s": 5,
@@ -291,6 +292,27 @@ def test_a_waived_check_may_say_something_else_by_the_time_it_runs(box: Box) -> 
         hashed("/srv/models/m.gguf", "", done=done)(box)
         plans.append(box.plan("promote", recipe="b"))
     assert plans[0].hash == plans[1].hash and plans[0].warnings != plans[1].warnings
+
+
+def test_a_rollback_is_judged_by_another_suite_when_its_own_cannot_run(tmp_path: Path) -> None:
+    """A fixture or a program of a gate is gone, or the file of the suite: the way back must not hang on it."""
+    world = Box(tmp_path, recipe("a"), recipe("b"))
+    assert [world.do("promote", recipe=name) for name in "ab"] == ["done"] * 2
+    least = SuiteFile("least", SMALL.model_copy(update={"id": "least"}))
+    small = SuiteFile("small", SMALL)
+    unrunnable = world.unrunnable
+
+    def only_small(suite: Suite, target: Any) -> dict[str, str]:
+        return unrunnable(suite, target) | ({"smoke": "photo.png is not there"} if suite.id == "small" else {})
+
+    world.unrunnable = only_small  # type: ignore[method-assign]
+    world.box = replace(world.box, suites=lambda: (small, least))
+    (said,) = world.plan("rollback").refusals
+    assert said.endswith("photo.png is not there; `rollback --suite` judges by another one")
+    world.box = replace(world.box, suites=lambda: (least,))
+    with pytest.raises(NotFound, match=r"no usable suite 'small' .*have: least"):
+        world.plan("rollback")
+    assert world.do("rollback", suite="least") == "done" and world.serving() == "a"
 
 
 def test_a_rung_whose_container_is_gone_is_taken_off_the_ladder(tmp_path: Path) -> None:

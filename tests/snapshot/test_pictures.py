@@ -64,7 +64,7 @@ CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], st
     "standing-narrow": (standings.wired, NARROW, ("8",), "▲ client pi drifts"),
     "not-ready-narrow": (standings.not_ready, NARROW, (), "not ready: weights: /models/glm: 12 of 41"),
     "drill-waiting-wide": (lambda: standings.drilling(3, waits=True), WIDE, (), "waits before step 4 of 12"),
-    "drill-waiting-narrow": (lambda: standings.drilling(8, waits=True), NARROW, ("3",), "home step 8/12"),
+    "drill-waiting-narrow": (lambda: standings.drilling(8, waits=True), NARROW, ("3",), "home 8/12 done"),
     "drill-done-wide": (standings.drilled, WIDE, ("3",), "DIFFERS: image was sha256:1"),
     "evicted-narrow": (standings.evicted, NARROW, (), "primary ○ EVICTED"),
     "apply-narrow": (standings.wired, NARROW, ("A", "enter"), '-  "contextWindow": 524288,'),

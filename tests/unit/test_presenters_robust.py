@@ -58,7 +58,7 @@ def head(world: World, width: int = 120) -> str:
 @pytest.mark.parametrize(("done", "place", "leg"), [(0, 1, ""), (3, 4, "away "), (8, 9, "home "), (11, 12, "")])
 def test_a_drill_by_steps_says_for_which_step_it_waits_and_on_which_leg(done: int, place: int, leg: str) -> None:
     first, second = strip(standings.drilling(done, waits=True))
-    assert f"home  {leg}step {done}/12" in first
+    assert f"home  {leg}{done}/12 done" in first
     assert second.startswith(f"waits before step {place} of 12: {standings.STEPS[done][1][:40]}")
     assert second.endswith("r one step on · c back")
 
@@ -88,6 +88,8 @@ def test_a_finished_drill_shows_what_differs_and_the_phases_of_both_legs() -> No
 def test_the_strip_names_the_last_drill() -> None:
     assert strip(standings.not_ready())[1].endswith("drill 3 d 00 h ago, back in 41 s")
     assert "drill" not in strip(worlds.calm())[1]
+    undone = replace(standings.not_ready(), drills=(standings.drill(outcome="undone", restore_s=None),))
+    assert strip(undone)[1].endswith("drill undone 3 d 00 h ago")
 
 
 def test_the_gates_of_both_legs_are_items_of_their_own() -> None:

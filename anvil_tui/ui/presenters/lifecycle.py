@@ -192,11 +192,14 @@ def _operation_rows(world: World, operation: OperationView, width: int) -> tuple
     glyph = glyphs.WARN if gone else glyphs.WAIT if paused else glyphs.RUN
     head = [Cell(f" {glyph} {word} ", tone)]
     # the journal tells of a way back only what it has come to, so that there is no "of how many"
-    dots = [] if back else _dots(place, count, tone)
-    tail = [
-        Cell(f"undo step {place}  " if back else f"{leg(operation)} step {place}/{count}  ".lstrip(), "dim"),
-        *dots,
-    ]
+    if back:
+        tail = [Cell(f"undo step {place}  ", "dim")]
+    elif operation.waits_for:
+        said = f"{leg(operation)} {place}/{count} done  ".lstrip()
+        tail = [Cell(said, "dim"), *_dots(place + 1, count, tone)]
+    else:
+        said = f"{leg(operation)} step {place}/{count}  ".lstrip()
+        tail = [Cell(said, "dim"), *_dots(place, count, tone)]
     room = width - width_of(head) - width_of(tail) - 3
     name = Cell(fit(literal(operation.target), max(8, room)) + "  ", "strong")
     first = spread([*head, name, *tail], [], width)

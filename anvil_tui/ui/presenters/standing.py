@@ -116,12 +116,13 @@ def _role_words(world: World, role: str) -> tuple[tuple[str, Tone], str, str]:
 
 
 def drilled(world: World, role: str) -> str:
-    """`drill 3 d 04 h ago, back in 41 s`: the newest one of the role on this box."""
+    """`drill 3 d 04 h ago, back in 41 s`: the newest one of the role on this box; how it ended unless well."""
     newest = last_drill(world.drills, role)
     if newest is None:
         return NO_DRILL
     took = f", back in {newest.restore_s:.0f} s" if newest.restore_s is not None else ""
-    return f"drill {span(age_s(parse_time(newest.at), world.now_utc) or 0)} ago{took}"
+    how = "" if newest.outcome == "restored" else f" {outcome_words(newest)}"
+    return f"drill{how} {span(age_s(parse_time(newest.at), world.now_utc) or 0)} ago{took}"
 
 
 def _gpus(world: World, width: int) -> Iterator[Row]:

@@ -94,22 +94,22 @@ class LocalFiles:
         self._known: dict[str, tuple[Mark, str]] = {}
         self._reading: dict[str, _Reading] = {}
 
-    def look(self, path: str) -> FileLook:
+    def look(self, path: str, *, below: bool = True) -> FileLook:
         try:
-            return self._patience.within(self._patience_s, f"look {path}", lambda: self._look(path))
+            return self._patience.within(self._patience_s, f"look {path}", lambda: self._look(path, below))
         except _Silent:
             return FileLook("silent", why=self._silence(path))
 
     def _silence(self, path: str) -> str:
         return f"{path}: its file system does not answer ({self._patience_s:.0f} s): a network mount that hangs?"
 
-    def _look(self, path: str) -> FileLook:
+    def _look(self, path: str, below: bool) -> FileLook:
         at = Path(path)
         try:
             parts = _parts(at)
             stats = {p: _stat(p) for p in parts}
             if any(s and stat.S_ISDIR(s.st_mode) for s in stats.values()):
-                return _folder(at, list(_hub_flaws(at)))
+                return _folder(at, list(_hub_flaws(at))) if below else FileLook("folder")
             if any(s and not stat.S_ISREG(s.st_mode) for s in stats.values()):
                 return FileLook("special")
             here = [s.st_size for s in stats.values() if s]

@@ -34,8 +34,9 @@ class HashLook:
 class FileReader(Protocol):
     """Files of the machine on which the containers run."""
 
-    def look(self, path: str) -> FileLook:
-        """Never raises, and answers within seconds whatever the file system does."""
+    def look(self, path: str, *, below: bool = True) -> FileLook:
+        """Never raises, and answers within seconds whatever the file system does. Without `below` nothing in a
+        folder is looked at: it may be a whole cache of models."""
 
     def sha256(self, path: str, budget_s: float, *, keep: bool) -> HashLook:
         """Reads on for at most so many seconds; a file that did not change since is not read again. `keep` = other

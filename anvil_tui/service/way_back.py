@@ -181,7 +181,7 @@ class WayBack:
         """Whether a mount is there, and the file that was recorded, if one was."""
         files = self._box.mounted
         assert files is not None
-        seen = look = files.look(source)
+        seen = look = files.look(source, below=False)
         if look.kind == "silent":
             return "unknown", f"{target}: {look.why}"
         if look.kind == "unreadable":
@@ -235,7 +235,7 @@ def recorded(box: Box, container: Container, recipe: Recipe) -> str:
     if files is None:
         return shape.write(lines)
     for source, target, _ in container.mounts:
-        look = files.look(source)
+        look = files.look(source, below=False)
         if look.kind == "file" and look.bytes <= MOUNTED_FILE_MAX and (found := _small_hash(files, source)):
             lines[f"file:{target}"] = found
     for w in _checkpoints(recipe):

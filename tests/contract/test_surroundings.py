@@ -74,6 +74,14 @@ def test_a_whole_snapshot_is_told_with_the_size_behind_its_links(tmp_path: Path,
     assert files.look(str(snap)) == FileLook("folder", size, 3)
 
 
+def test_what_lies_in_a_mounted_folder_is_left_alone(tmp_path: Path, files: LocalFiles) -> None:
+    """A mount may be the cache of every model of the box, on a file system that is slow."""
+    part = snapshot(tmp_path).parents[1] / "blobs" / "ff.incomplete"
+    part.touch()
+    assert files.look(str(part.parents[1]), below=False) == FileLook("folder")
+    assert files.look(str(part), below=False).kind == "file"
+
+
 def test_what_a_broken_download_leaves_is_named(tmp_path: Path, files: LocalFiles) -> None:
     snap = snapshot(tmp_path)
     part = tmp_path / "models--o--m" / "blobs" / "ff.incomplete"

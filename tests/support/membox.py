@@ -300,7 +300,7 @@ class Files:
         self.looks: dict[str, FileLook] = {}
         self.hashes: dict[str, HashLook] = {}
 
-    def look(self, path: str) -> FileLook:
+    def look(self, path: str, *, below: bool = True) -> FileLook:
         return self.looks.get(path, FileLook("absent"))
 
     def sha256(self, path: str, budget_s: float, *, keep: bool) -> HashLook:

@@ -140,7 +140,7 @@ def test_weights_without_a_path_of_their_own_and_hidden_ones_are_compared_too(
     tmp_path: Path, readable: bool
 ) -> None:
     """A snapshot of a mounted cache, by repository and revision; a file of another user, by the daemon."""
-    mount = {"source": "/srv/hf", "target": "/root/.cache/huggingface"}
+    mount = {"source": "/srv/hf", "target": "/cache/huggingface"}
     model = (
         {"repo": "o/m", "revision": "abc"} if readable else {"repo": "o/m", "path": f"{mount['target']}/m.gguf"}
     )

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from anvil_tui.adapters.haproxy_socket import addresses, loads, oldest, processes, requests, seconds, total
+from anvil_tui.adapters.haproxy_socket import Session, addresses, loads, processes, seconds, sessions, total
 from anvil_tui.core.errors import BadFile, Refused
 from anvil_tui.core.gateway_config import (
     AliasMap,
@@ -126,11 +126,52 @@ def test_loads_by_backend() -> None:
         loads("Can't find the target PID matching the prefix '@!1'")
 
 
-def test_sessions() -> None:
-    line = "{}: proto=tcpv4 src=127.0.0.1:5 fe=anvil:clients be={} srv=engine ts=00 epoch=0 age={} calls=3\n"
-    text = line.format("0x1a", "a", "4s") + line.format("0x2b", "a", "1h2m") + line.format("0x3c", "b", "0s")
-    assert oldest(text) == {"a": 3720.0, "b": 0.0}
-    assert (requests(text, "a"), requests(text, "b"), requests(text, "zz")) == (["0x1a", "0x2b"], ["0x3c"], [])
+# As HAProxy 2.6 tells it, the lines between left out.
+SESSION = """{address}: [30/Nov/2026:00:25:23.837048] id={number} proto={proto} source={source}
+  flags=0x84a, conn_retries=0, conn_exp=<NEVER> conn_et=0x000 srv_conn=0x55f370b63ff0, pend_pos=(nil) waiting=0
+  frontend=anvil:clients (id=2 mode=http), listener=? (id=1) addr=127.0.0.1:40449
+  backend={backend} (id=3 mode=http) addr=127.0.0.1:47700
+  server={server} (id=1) addr=127.0.0.1:46799
+  task=0x55f372563420 (state=0x00 nice=0 calls=3 rate=0 exp=1s tmask=0x1 age={age})
+  txn=0x55f372563600 flags=0x0 meth=3 status=200 req.st=MSG_DONE rsp.st=MSG_DATA req.f=0x0d rsp.f=0x0e
+  req=0x55f372563050 (f=0x48c48080 an=0x8000 pipe=0 tofwd=0 total=201)
+      an_exp=<NEVER> rex=<NEVER> wex=<NEVER>
+      buf=0x55f372563058 data=(nil) o=0 p=0 i=0 size=0
+  res=0x55f3725630b0 (f=0x88040000 an=0x4000000 pipe=0 tofwd=-1 total=240)
+      an_exp=<NEVER> rex=3h59m wex=<NEVER>
+      buf=0x55f3725630b8 data=(nil) o=30 p=0 i=10 size=0
+"""
+PLAIN = {
+    "address": "0x1a", "number": 18, "proto": "tcpv4", "source": "127.0.0.1:41262", "backend": "a",
+    "server": "engine", "age": "4s",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({}, Session("0x1a", 18, "a", True, 4.0, 200)),
+        ({"proto": "tcpv6", "source": "::1:50222", "age": "1h2m"}, Session("0x1a", 18, "a", True, 3720.0, 200)),
+        ({"server": "<NONE>", "age": "?"}, Session("0x1a", 18, "a", False, 0.0, 200)),
+        ({"backend": "<NONE>", "server": "<NONE>"}, Session("0x1a", 18, "<NONE>", False, 4.0, 200)),
+        ({"proto": "unix_stream", "source": "unix:1"}, Session("0x1a", 18, "a", True, 4.0, 200)),
+    ],
+    ids=["plain", "IPv6", "queued", "held or idle", "socket"],
+)
+def test_sessions(told: dict[str, object], found: Session) -> None:
+    text = SESSION.format(**(PLAIN | told))
+    assert sessions(text) == (found,)
+    assert sessions(SESSION.format(**(PLAIN | {"address": "0x2b"})) + text)[1:] == (found,)
+
+
+@pytest.mark.parametrize("lost", ["backend=", "server=", "task=", "res=", " i=", "id="])
+def test_a_session_that_is_not_understood_is_not_left_out(lost: str) -> None:
+    """Neither is it read together with the lines of the next one."""
+    whole = SESSION.format(**PLAIN)
+    with pytest.raises(ValueError, match="not a session: '0x2b"):
+        sessions(whole + SESSION.format(**(PLAIN | {"address": "0x2b"})).replace(lost, "other=") + whole)
+    with pytest.raises(ValueError, match="not a session list"):
+        sessions("Can't find the target PID matching the prefix '@!1'")
 
 
 def test_processes_and_failed_reloads() -> None:

@@ -1,10 +1,10 @@
 """`make bench-promotion`: what a promotion costs beside load and drain, on real parts under clients.
 
-Ten promotions by command, from one exclusive serve to another and back. Overhead is the wall time of the operation,
-from its first record to its last, less the steps drain, start and ready: gates of suite quick, the stop of the old
-engine and the verification count. What the command takes around it (two starts of Python, both plans) is told before
-the last line. Flip is the step that moves the aliases, by the journal. Longest hold is the
-slowest answer of a client that asked during a promotion: it contains the load, since both want the whole box.
+Ten promotions by command, from one exclusive serve to another and back. Overhead is the wall time of the
+operation, from its first record to its last, less the steps drain, start and ready: gates of suite quick, the stop
+of the old engine and the verification count. What the command takes around it (two starts of Python, both plans)
+is told before the last line. Flip is the step that moves the aliases, by the journal. Longest hold is the slowest
+answer of a client that asked during a promotion: it contains the load, since both want the whole box.
 Run it on a machine that does nothing else. The last line is the result.
 """
 

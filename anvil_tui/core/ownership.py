@@ -182,11 +182,25 @@ def _count(name: str) -> int:
 
 
 def _attributed(card: Gpu, container_id: str, whose: Mapping[int, str]) -> int | None:
-    """MiB of one container's processes; None as soon as one of them, or of the card's, is not known."""
+    """MiB of one container's processes; None as soon as one of them, or of the card's, is not known. Nothing is no
+    figure while the card has memory in use that is no listed process's: some drivers list none."""
     if card.processes is None or any(p.pid not in whose for p in card.processes):
         return None
     sizes = [p.used_bytes for p in card.processes if whose[p.pid] == container_id]
-    return None if any(s is None for s in sizes) else sum(s or 0 for s in sizes) // MIB
+    mib = None if any(s is None for s in sizes) else sum(s or 0 for s in sizes) // MIB
+    return None if mib == 0 and not _all_listed(card) else mib
+
+
+def _all_listed(card: Gpu) -> bool:
+    """Whether the listed processes account for the memory in use, as far as their sizes are told."""
+    sizes = [p.used_bytes for p in card.processes or ()]
+    if card.used_bytes is None or any(s is None for s in sizes):
+        return bool(sizes)
+    return (card.used_bytes - sum(s or 0 for s in sizes)) // MIB <= _idle_mib(card)
+
+
+def _idle_mib(card: Gpu) -> int:
+    return IDLE_WITH_RESERVED_MIB if card.used_includes_reserved else IDLE_MIB
 
 
 def _process(seen: Sight, uuid: str, process: GpuProcess, of: str | None, shared: bool) -> Owner:
@@ -232,7 +246,7 @@ def unreturned_mib(card: Gpu, before_mib: int | None) -> int | None:
     if card.used_bytes is None:
         return 0 if card.processes == () else None
     used = card.used_bytes // MIB
-    return used if used > (IDLE_WITH_RESERVED_MIB if card.used_includes_reserved else IDLE_MIB) else 0
+    return used if used > _idle_mib(card) else 0
 
 
 def unreleased(

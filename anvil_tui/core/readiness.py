@@ -36,11 +36,13 @@ from anvil_tui.core.box import MIB, Container, GpuSnapshot, Host
 from anvil_tui.core.errors import Refused
 from anvil_tui.core.facts import Facts
 from anvil_tui.core.gpus import resolve_gpus
+from anvil_tui.core.ownership import owner_text
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.shape import changed, resurrects
 from anvil_tui.core.standing import NEVER_WAIVED, Check, CheckName, CredentialState, DrillRecord
 from anvil_tui.core.times import parse_time
+from anvil_tui.core.vram import BASELINE_TOLERANCE_MIB, free_mib, label
 from anvil_tui.core.waivers import CheckWaiver, check_waived, check_waiver_text
 from anvil_tui.core.workspace import Role, Workspace
 from anvil_tui.core.world import BoxRecord, Readiness, ServeRecord, World
@@ -97,8 +99,40 @@ def readiness(world: World, role: Role) -> Readiness:
             "record", "missing", f"container {held.rollback[0][:12]} is in the ladder and not in state/box.json"
         )
         return _of(held.rollback[0][:12], (lost,))
-    found = checks(_in_world(world, back, held.incumbent))
+    look = _in_world(world, back, held.incumbent)
+    full = _full(world, look)
+    found = (full if full and c.name == "gpus" and c.state == "ok" else c for c in checks(look))
     return _of(back.recipe_id, (*found, *([_home(world, now)] if now else [])))
+
+
+def _full(world: World, look: _Look) -> Check | None:
+    """Who came since it was stopped and leaves it no room, also without the incumbent; None = nobody, or unknown.
+    Plans need none of this: their admission says it of everything that starts."""
+    seen, recipe, back = look.container(), look.recipe, look.serve
+    if recipe is None or seen is None or seen.running or not world.containers.ok:
+        return None
+    up = {c.id for c in world.containers.value or () if c.running} - {look.incumbent}
+    alone = (s for s in world.record.serves.values() if s.container_id in up and (s.exclusive or back.exclusive))
+    why = next((f"{s.recipe_id} runs, and one of the two needs the whole box" for s in alone), "")
+    short = (w for u in _granted(look) if (w := _short(world, look.incumbent, u, recipe.gpus.need_free_mib)))
+    why = why or next(short, "")
+    full = Check("gpus", "missing", why)
+    return _waived(back.recipe_id, full, world.check_waivers, world.now_utc.date()) if why else None
+
+
+def _short(world: World, incumbent: str, uuid: str, need_mib: int) -> str:
+    """Why one GPU has too little memory even when the incumbent has left it; "" = it has enough, or unknown."""
+    card = next((g for g in world.gpus.value.gpus if g.uuid == uuid), None) if world.gpus.value else None
+    free = free_mib(card) if card and world.gpus.ok else None
+    leaving = [o.mib for o in world.owners if (o.gpu, o.id) == (uuid, incumbent)]
+    if card is None or free is None or None in leaving:
+        return ""
+    room = free + sum(mib or 0 for mib in leaving)
+    if room + BASELINE_TOLERANCE_MIB >= need_mib:
+        return ""
+    stay = ", ".join(owner_text(o) for o in world.owners if o.gpu == uuid and o.id != incumbent)
+    held = f"; held by {stay}" if stay else ""
+    return f"{label(card)}: {room:,} MiB at most are free for it, {need_mib:,} needed{held}"
 
 
 def returning(world: World, role: Role) -> Readiness:

@@ -17,8 +17,11 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.waivers import CheckWaiver
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import OPERATION_LABEL, RECIPE_LABEL, BoxRecord, RoleRecord, ServeRecord
+from anvil_tui.core.world import World as State
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.operation import accept, operate, prepare
+from anvil_tui.service.probes import Probes, Sources
+from anvil_tui.service.store import Store
 from tests.support.membox import GPU, IMAGE, World, recipe, workspace
 
 TOTAL = 97_887
@@ -347,6 +350,32 @@ def test_an_eviction_that_could_not_be_taken_back_is_refused_by_name(
     box.box.store.waive_check(CheckWaiver("2026-09-01", "l", check, "it can go"))  # type: ignore[arg-type]
     made = box.plan(verb, recipe="x", role="primary", evict=True)
     assert made.refusals == () and any("it can go" in w for w in made.warnings)
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "ready", "words"),
+    [
+        (of("x", 40_000), True, ""),
+        (of("x", 80_000), False, "17,887 MiB at most are free for it, 40,000 needed; held by x ("),
+        (of("x", 1_000, exclusive=True), False, "x runs, and one of the two needs the whole box"),
+    ],
+)
+def test_a_way_back_whose_room_somebody_took_since_is_not_ready(
+    tmp_path: Path, newcomer: Any, ready: bool, words: str
+) -> None:
+    """The overview says it before a rollback has to; 97,887 MiB in all, 10,000 of them with the incumbent."""
+    made = Shared(tmp_path, of("a", 40_000), of("b", 10_000), newcomer)
+    assert [made.do("promote", recipe=name, role="primary") for name in "ab"] == ["done"] * 2
+    made.serve("x", "small")
+    now = made.box.store.read()
+    x = next(s for s in now.serves.values() if s.recipe_id == "x")
+    alone = dataclasses.replace(x, exclusive=newcomer.exclusive)
+    made.box.store.write(dataclasses.replace(now, serves={**now.serves, x.container_id: alone}), now)
+    seen = Probes(Store(State(made.box.workspace, True), made.clock), Sources.of(made.box), made.clock).once()
+    way = seen.rollbacks["primary"]
+    assert (way.ready, way.target) == (ready, "a")
+    assert not words or (len(way.missing) == 1 and way.missing[0].startswith("gpus: ") and words in way.missing[0])
+    assert bool(made.plan("rollback", role="primary").refusals) == (not ready)
 
 
 # what happens

@@ -64,6 +64,17 @@ def made(id_: str = STRANGER, status: str = "running", env: tuple[str, ...] = ()
     })  # fmt: skip
 
 
+def test_no_listed_process_is_no_proof_of_no_memory() -> None:
+    """In a container of its own, and under some drivers, the list of processes is empty whoever holds the card."""
+    given = made(DeviceRequests=asked(DeviceIDs=[A]))
+    for gpu, mib in (
+        (card(0, A, IDLE), 0), (card(0, A, 5_000), None), (card(0, A, 5_000, used_bytes=None), None),
+        (card(0, A, 5_000, GpuProcess(9, "x", 92_000 * MIB)), 0),
+    ):  # fmt: skip
+        (seen,) = (o for o in owners(sees(gpu, containers=(given,), pids={9: ""})) if o.kind == "foreign")
+        assert seen.mib == mib
+
+
 def asked(**fields: Any) -> list[dict[str, Any]]:
     return [{"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], **fields}]
 

@@ -15,6 +15,7 @@ from anvil_tui.adapters import haproxy_socket as sock
 from anvil_tui.adapters.files import folder_lock, write_atomic
 from anvil_tui.adapters.haproxy_files import (
     Paths,
+    check_address,
     digests_of,
     find_binary,
     install_files,
@@ -218,6 +219,7 @@ class HaproxyControl(Undisturbed):
             if reload:
                 self._may_reload(running)
                 validate(self._paths, self._settings, config)
+                check_address(self._paths, self._settings)
             same = _stored_or_none(self._paths.aliases) == running == wanted
             self._store(stored)
             other_keys = self._key_list.store(keys)

@@ -155,8 +155,29 @@ def port_of(files: dict[str, bytes]) -> str:
     return text.partition("  bind 127.0.0.1:")[2].partition("\n")[0]
 
 
-def test_reload_that_fails_puts_the_last_configuration_back(gateway: Rig) -> None:
-    """The checker does not bind: a port in use shows only when the new worker starts."""
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.9"])
+def test_address_that_cannot_be_had_is_refused_before_any_reload(gateway: Rig, host: str) -> None:
+    """In use, or of no interface here. A reload that fails on it would turn clients away for two seconds."""
+    gateway.point(llm_primary="a")
+    old, good, before = (
+        (gateway.folder / "haproxy.cfg").read_bytes(),
+        gateway.settings,
+        gateway.reader.snapshot().pid,
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        gateway.settings = good.model_copy(update={"bind": f"{host}:{taken.getsockname()[1]}"})
+        with pytest.raises(
+            Refused, match=rf"gateway\.bind {host}:\d+ of anvil\.toml cannot be had: .*nothing was"
+        ):
+            gateway.control.install()
+    gateway.settings = good
+    assert (gateway.folder / "haproxy.cfg").read_bytes() == old and gateway.reader.snapshot().pid == before
+    assert gateway.client().post("llm.primary").by == {"a"}
+
+
+def test_reload_that_fails_puts_the_last_configuration_back(gateway: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker does not bind: a port that was taken since shows only when the new worker starts."""
+    monkeypatch.setattr("anvil_tui.adapters.haproxy.check_address", lambda *_: None)
     gateway.point(llm_primary="a")
     old, good = (gateway.folder / "haproxy.cfg").read_bytes(), gateway.settings
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,4 +1,4 @@
-"""Credentials of a workspace by name, and what their proofs mean for a plan. Values come here to be hashed only."""
+"""Credentials of a workspace by name, and what their proofs mean for a plan. Values are only hashed here."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Facts:
     def sight(self) -> Sight:
         """What the owners of the GPUs follow from."""
         return sight(
-            self.gpus, tuple(self.containers.values()), self.record, self.pids, self.workspace.gpus.roles,
+            self.gpus, tuple(self.containers.values()), self.record, self.pids, self.workspace.gpus,
             self.exact_recipe, self.loads,
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.standing import Owner
 from anvil_tui.core.vram import BASELINE_TOLERANCE_MIB, free_mib, gpus_free, label
+from anvil_tui.core.workspace import GpuSource
 from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, ServeRecord, World
 
 ENDED = frozenset({"created", "exited", "dead"})
@@ -35,7 +36,7 @@ class Sight:
 
     `pids` gives the container of a process ("" = of none; absent = not known). `gone` are recorded serves whose
     container does not exist any more, with the GPUs of their recipe; `before` is, by recipe digest and UUID, how
-    many MiB were free before the newest load.
+    many MiB were free before the newest load. `monitors` are names of containers that only watch.
     """
 
     gpus: Reading[GpuSnapshot]
@@ -44,6 +45,7 @@ class Sight:
     pids: Mapping[int, str] = field(default_factory=dict)
     gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     before: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    monitors: frozenset[str] = frozenset()
 
     @property
     def cards(self) -> dict[str, Gpu]:
@@ -57,21 +59,21 @@ def sight(
     containers: tuple[Container, ...] | None,
     record: BoxRecord,
     pids: Mapping[int, str],
-    roles: Mapping[str, str],
+    source: GpuSource,
     exact: Callable[[ServeRecord], Recipe | None],
     loads: Iterable[MeasuredLoad],
 ) -> Sight:
-    """`roles` are the GPU roles of anvil.toml, `exact` finds the recipe that made a serve."""
+    """`source` is `[gpus]` of anvil.toml, `exact` finds the recipe that made a serve."""
     here = {c.id for c in containers or ()}
     lost = [s for s in record.serves.values() if s.container_id not in here] if containers is not None else []
-    gone = {s.container_id: uuids_of(exact(s), roles, gpus) for s in lost}
-    return Sight(gpus, containers, record, pids, gone, free_before(loads))
+    gone = {s.container_id: uuids_of(exact(s), source.roles, gpus) for s in lost}
+    return Sight(gpus, containers, record, pids, gone, free_before(loads), frozenset(source.monitors))
 
 
 def sight_of(world: World) -> Sight:
     containers = world.containers.value if world.containers.ok else None
     return sight(
-        world.gpus, containers, world.record, world.pids, world.workspace.gpus.roles,
+        world.gpus, containers, world.record, world.pids, world.workspace.gpus,
         lambda s: world.exact_recipe(s.recipe_digest, s.recipe_id), world.loads_kept,
     )  # fmt: skip
 
@@ -135,7 +137,10 @@ def _container(seen: Sight, c: Container, cards: Mapping[str, Gpu], whose: Mappi
     on = {u for u, g in cards.items() for p in g.processes or () if whose.get(p.pid) == c.id}
     detail = f" {', '.join(c.gpus.requested)}" if c.gpus.effective == "unknown" and c.gpus.requested else ""
     how = f"{c.gpus.via}{detail}" if c.gpus.effective != "none" else "its process"
+    watches = kind == "foreign" and c.name in seen.monitors
     for uuid, certain in given(c.gpus, tuple(cards), on).items():
+        if watches and uuid not in on:
+            continue
         mib = _attributed(cards[uuid], c.id, whose) if uuid in cards else None
         name = record.recipe_id if record else c.name
         yield Owner(uuid, "ours" if kind == "ours" else "foreign", c.id, name, how, mib, certain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from anvil_tui.core.clients import words as client_words
 from anvil_tui.core.credentials import copy_text, unproven
@@ -78,7 +78,9 @@ def _serves(world: World) -> Iterator[str]:
         elif s.phase is Phase.ABSENT and s.position != "incumbent":
             yield f"{s.name} ({s.container.id[:12]}): {s.why}"
         elif s.phase is Phase.FOREIGN and (
-            s.why.startswith("restart_loop") or "tag_drift: " in s.why or _takes(s, wanted)
+            s.why.startswith("restart_loop")
+            or "tag_drift: " in s.why
+            or _takes(s, wanted, world.workspace.gpus.monitors)
         ):
             yield f"foreign container {s.container.name} ({s.container.id[:12]}): {s.why}"
         if s.container.oom_killed and s.container.running:
@@ -113,8 +115,10 @@ def _fell_back(serve: Serve) -> str:
     return f"{'partly_on_gpu' if on else 'not_on_gpu'}: {on} of {of} layers are on GPUs, says its start-up log"
 
 
-def _takes(serve: Serve, uuids: set[str]) -> bool:
+def _takes(serve: Serve, uuids: set[str], monitors: Iterable[str]) -> bool:
     grant = serve.container.gpus
+    if serve.container.name in monitors:
+        return False  # what one of them holds all the same is told with the owners
     return grant.effective in ("all", "unknown") or bool(uuids & set(grant.uuids))
 
 

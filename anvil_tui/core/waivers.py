@@ -1,9 +1,9 @@
 """Dated exceptions: from the reserve that each card must keep (one changes a class, never a measurement), and from
 one check of a way back. Pure.
 
-Of the reserve there is one road: of all waivers for a recipe on exactly its GPUs (the records of `anvil-tui waive`,
-and the dated one that a recipe's file may hold) the newest decides. One that has expired counts as none and brings
-no earlier one back, and one whose reserve is not below the standing one takes the exception back.
+Of the reserve there is one road: of all waivers for a recipe on exactly its GPUs (records of `anvil-tui waive`,
+and the dated one that a recipe's file may hold) the newest decides. One that has expired counts as none and brings no
+earlier one back, and one whose reserve is not below the standing one takes the exception back.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class CheckWaiver:
     until: str = ""
 
 
-def check_waived(
-    recipe: str, check: CheckName, waivers: Iterable[CheckWaiver], today: date
-) -> CheckWaiver | None:
+def check_waived(recipe: str, check: CheckName, waivers: Iterable[CheckWaiver], today: date) -> CheckWaiver | None:
     """The waiver that counts today, None = the check does."""
     here = [w for w in waivers if (w.recipe, w.check) == (recipe, check)]
     newest = max(here, key=lambda w: w.at, default=None)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from anvil_tui.core.clients import Client
 from anvil_tui.core.config_path import parse_path
-from anvil_tui.core.recipe import NonNegative, PathText, Positive, Slug, Table, matching
+from anvil_tui.core.recipe import Line, NonNegative, PathText, Positive, Slug, Table, matching
 from anvil_tui.core.secrets import SecretRef
 
 WORKSPACE_SCHEMA = "anvil.workspace/1"
@@ -38,6 +38,7 @@ class GpuSource(Table):
     run as a killable child); a remote box names `ssh BOX anvil-tui gpu-reader` here. `library_dir` is
     searched first for libnvidia-ml.so.1. `interval_s` is the cadence, `deadline_s` how long one line may
     take before the child is killed and the reading is an error. `roles` maps a role name to a GPU UUID.
+    `monitors` names containers that only watch (exporters): while no process of theirs holds a GPU, they own none.
     """
 
     reader: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class GpuSource(Table):
     interval_s: Annotated[float, Field(gt=0)] = 1.0
     deadline_s: Annotated[float, Field(gt=0)] = 5.0
     roles: dict[Slug, GpuUuidText] = {}
+    monitors: tuple[Line, ...] = ()
 
 
 class Containers(Table):

@@ -66,7 +66,7 @@ class HostInspector(HostReader, Protocol):
     def cgroup_memory(self, pid: int) -> Reading[CgroupMemory]: ...
 
     def containers_of(self, pids: Iterable[int]) -> Mapping[int, str]:
-        """The full id of the container that each process is in, "" = in none. One that cannot be told is left out."""
+        """The full id of the container that each process is in, "" = in none; what cannot be told is left out."""
 
 
 @dataclass(frozen=True, slots=True)

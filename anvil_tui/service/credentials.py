@@ -42,8 +42,8 @@ def found_or_why(box: Box, ref: str) -> Secret | str:
 
 
 def fingerprints(box: Box) -> list[list[str]]:
-    """Name and fingerprint of each, "" = it cannot be found. Pairs: redaction masks a text whose key is named like a
-    secret."""
+    """Name and fingerprint of each, "" = it cannot be found. Pairs: redaction masks a text whose key is named
+    like a secret."""
     found = ((c.name, found_or_why(box, c.ref)) for c in credentials_of(box.workspace))
     return [[name, fingerprint(s.value) if isinstance(s, Secret) else ""] for name, s in found]
 

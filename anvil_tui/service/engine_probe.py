@@ -89,8 +89,8 @@ class EngineProbe:
         return self._starts[key]
 
     def _lines(self, container_id: str, tail: int, since: str | None = None) -> list[str] | None:
-        """None when the log cannot be read; the engine's HTTP answers stand on their own. `since` leaves out what an
-        earlier start of the same container wrote."""
+        """None when the log cannot be read; the engine's HTTP answers stand on their own. `since` leaves out what
+        an earlier start of the same container wrote."""
         try:
             lines = self._containers.logs(container_id, tail=tail)
             return [line.text for line in lines if not is_before(line.at, since)]

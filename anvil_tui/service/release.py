@@ -16,7 +16,7 @@ def sight_now(run: Run) -> Sight:
     box, gpus = run.box, run.box.gpus.read()
     kept, pids = box.store.kept_recipes(), box.host.containers_of(gpu_pids(gpus))
     return sight(
-        gpus, box.containers.list(), box.store.read(), pids, box.workspace.gpus.roles,
+        gpus, box.containers.list(), box.store.read(), pids, box.workspace.gpus,
         lambda s: kept.get(s.recipe_digest), box.store.loads(),
     )  # fmt: skip
 

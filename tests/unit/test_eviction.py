@@ -145,6 +145,13 @@ def stranger_index(box: Shared) -> None:
     box.stranger(requested=("0",), effective="unknown", via="device-request")
 
 
+def stranger_watches(box: Shared) -> None:
+    """As `stranger_all`, and `[gpus] monitors` names it."""
+    stranger_all(box)
+    gpus = box.box.workspace.gpus.model_copy(update={"monitors": ("jupyter",)})
+    box.box = dataclasses.replace(box.box, workspace=box.box.workspace.model_copy(update={"gpus": gpus}))
+
+
 def stranger_elsewhere(box: Shared) -> None:
     other = "GPU-bbbb0000-0000-0000-0000-000000000002"
     box.stranger(requested=(other,), effective="uuids", uuids=(other,), via="device-request")
@@ -177,6 +184,7 @@ def nothing(box: Shared) -> None:
         ),
         (stranger_index, ("is held by container jupyter (ffffffffffff), device-request 0, 0 MiB",)),
         (stranger_elsewhere, ()),
+        (stranger_watches, ()),
         (bare, ("is held by pid 4120 python 1,024 MiB in no container", "end that process")),
         (left, ("is held by pid 4120 VLLM::Worker 10,000 MiB left by container ",)),
     ],

@@ -75,6 +75,19 @@ def test_no_listed_process_is_no_proof_of_no_memory() -> None:
         assert seen.mib == mib
 
 
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_monitor_owns_nothing_until_a_process_of_its_holds_a_gpu(holds: bool) -> None:
+    """An exporter is given every GPU and holds none; the name is the operator's word, the process is not."""
+    exporter = made(DeviceRequests=asked(Count=-1))
+    seen = sees(
+        card(0, A, IDLE, *([GpuProcess(77, "python3", 900 * MIB)] if holds else [])), card(1, B, IDLE),
+        containers=(exporter,), pids={77: exporter.id}, monitors=frozenset({exporter.name}),
+    )  # fmt: skip
+    assert [(o.gpu, o.name, o.mib) for o in owners(seen)] == ([(A, exporter.name, 900)] if holds else [])
+    assert mode(seen, owners(seen)).startswith("split" if holds else "free")
+    assert {o.gpu for o in owners(replace(seen, monitors=frozenset()))} == {A, B}
+
+
 def asked(**fields: Any) -> list[dict[str, Any]]:
     return [{"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], **fields}]
 

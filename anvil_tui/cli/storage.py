@@ -26,15 +26,19 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {i['id']} {_size(i['bytes'])}"
         yield from (f"      {name}" for name in (*i["pins"], *i["tags"]))
         yield from _held(i["held_by"])
-    yield "Model caches:"
+    yield f"Model caches:{_no(told['revisions'])}"
     for r in told["revisions"] or ():
         yield f"  {r['name']} {_size(r['bytes'])}, frees {_size(r['own_bytes'])}, {r['files']} files, {r['path']}"
         yield from (f"      also called {ref}" for ref in r["refs"])
         yield from (f"      not whole: {flaw}" for flaw in r["flaws"])
         yield from _held(r["held_by"])
-    yield "Stopped containers to which no role refers (`unload` removes one):"
+    yield f"Stopped containers to which no role refers (`unload` removes one):{_no(told['containers'])}"
     yield from (f"  {c['id'][:12]} {c['name']} {c['status']}" for c in told["containers"])
     yield from (f"not read: {why}" for why in told["why"])
+
+
+def _no(rows: list[Any] | None) -> str:
+    return " not read" if rows is None else "" if rows else " none"
 
 
 def _held(holders: list[str]) -> Iterator[str]:

@@ -313,4 +313,4 @@ def _rollbacks(world: World) -> Iterator[str]:
 
 
 def _ready(r: Readiness) -> str:
-    return "ready" if r.ready else f"not ready: {'; '.join(r.missing)}"
+    return r.word if r.ready else f"{r.word}: {'; '.join(r.missing)}"

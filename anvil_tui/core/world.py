@@ -141,6 +141,14 @@ class Readiness:
     def ready(self) -> bool:
         return not self.missing
 
+    @property
+    def word(self) -> str:
+        """`ready`, `not ready`, or `not known`: nothing is found wrong, and not everything could be looked at."""
+        if self.ready:
+            return "ready"
+        in_doubt = {c.state for c in self.checks} - {"ok"} == {"unknown"}
+        return "not known" if in_doubt else "not ready"
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

@@ -171,7 +171,7 @@ class WayBack:
                 wrong.append(f"{name} {path} is {got[:12]}…, the recipe pins {want[:12]}…")
         if wrong:
             return "missing", "; ".join(wrong)
-        told = f"{len(c.mounts)} mounts there, {len(pinned)} pinned files as recorded"
+        told = f"{_many(len(c.mounts), 'mount')} there, {_many(len(pinned), 'pinned file')} as recorded"
         was = then.get(f"suite:{s.suite.id}") if isinstance(s.suite, Suite) else None
         if was and isinstance(s.suite, Suite) and was != suite_line(s.suite):
             told += f"; suite {s.suite.id} has changed since it qualified this serve"
@@ -279,6 +279,10 @@ def with_suite(box: Box, text: str, suite_id: str) -> str:
 
 def suite_line(suite: Suite) -> str:
     return suite_digest(suite)[:16]
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _suite(serve: ServeRecord, recipe: Recipe, suites: Mapping[str, Suite | str]) -> Suite | str:

@@ -280,8 +280,13 @@ class TestServes:
         assert "no token progress" in text
 
     def test_rollback_that_is_not_ready_says_what_is_missing(self) -> None:
-        world = derive(replace(worlds.calm(), images={}))
+        world = derive(replace(worlds.calm(), images=dict.fromkeys(worlds.calm().images)))
         assert "rollback of primary: not ready: image: the image" in said(serves.panel, world, width=97)
+
+    def test_a_rollback_that_was_not_looked_at_yet_is_not_called_not_ready(self) -> None:
+        world = derive(replace(worlds.calm(), proofs={}))
+        text = said(serves.panel, world, width=97)
+        assert "rollback of primary: not known: weights: not looked at yet" in text and "not ready" not in text
 
     def test_foreign_says_what_it_holds(self) -> None:
         text = said(serves.panel, worlds.with_containers(worlds.calm(), worlds.alien(name="stray[/x]")))

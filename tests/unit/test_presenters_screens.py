@@ -193,7 +193,7 @@ class TestOperations:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"alive": True}, "c cancels it with a reason"),
+            ({"alive": True}, "until c cancels it, with a reason"),
             ({"alive": True, "decision": "undo"}, "ends by itself"),
             ({"started_at": ""}, "is starting"),
             ({"alive": False}, "z undoes it, and r does the same"),

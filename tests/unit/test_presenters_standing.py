@@ -12,7 +12,7 @@ from anvil_tui.core.box import Capabilities, Gateway, Request
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
 from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillPhase, DrillRecord, Owner
-from anvil_tui.core.world import Readiness, World
+from anvil_tui.core.world import DIGEST_LABEL, OPERATION_LABEL, RECIPE_LABEL, Readiness, World
 from anvil_tui.ui.presenters import gateway, serves, standing
 from anvil_tui.ui.presenters.cells import Panel, View
 from tests.support import worlds
@@ -86,6 +86,19 @@ def test_a_gateway_that_cannot_be_read_shows_no_figure() -> None:
     said = text(gateway.panel(world, VIEW, 80, 20))
     assert "connection refused" in said and "primary-b" not in said
     assert "the gateway was not read" in text(gateway.requests_panel(world, VIEW, 80, 20))
+
+
+def test_what_loads_in_a_slot_is_shown_there_not_what_was_recorded_there_before() -> None:
+    world, known = worlds.calm(), worlds.recipes()
+    fresh = known[worlds.INCUMBENT]
+    aliases = world.workspace.roles[0].aliases
+    made = worlds.container(
+        fresh, id="c" * 64, argv=fresh.filled_argv(9131, aliases),
+        labels={OPERATION_LABEL: "o", RECIPE_LABEL: fresh.id, DIGEST_LABEL: fresh.digest()},
+    )  # fmt: skip
+    seen = worlds.with_containers(world, made)
+    row = next(t for t in text(gateway.panel(seen, VIEW, 110, 20)).splitlines() if t.split()[0] == "primary-a")
+    assert fresh.id in row and "stopped" not in row
 
 
 # standing

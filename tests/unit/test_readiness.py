@@ -136,7 +136,8 @@ def test_one_check_that_fails_is_named_with_its_reason(name: str, state: str, wo
     failing = [(c.name, c.state) for c in way.checks if c.state != "ok"]
     assert failing == [(name, state)]
     assert len(way.missing) == 1 and way.missing[0].startswith(f"{name}: ") and words in way.missing[0]
-    assert any(f"not ready: {name}: " in line and words in line for line in status_lines(world))
+    word = "not known" if state == "unknown" else "not ready"
+    assert any(f"{word}: {name}: " in line and words in line for line in status_lines(world))
     told = status_json(world)["rollbacks"]["primary"]
     assert told["ready"] is False and name in [c["name"] for c in told["checks"] if c["state"] == state]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from anvil_tui.core.box import Gateway, Request
 from anvil_tui.core.inflight import State, on_slot, rate, state_of
+from anvil_tui.core.serves import seat_of
 from anvil_tui.core.times import span
 from anvil_tui.core.workspace import Role, Slot
 from anvil_tui.core.world import Serve, World
@@ -102,7 +103,9 @@ def _slot(world: World, now: Gateway, slot: Slot, width: int) -> Row:
 
 
 def _in_slot(world: World, slot: Slot) -> Serve | None:
-    found = [s for s in world.serves if s.record and s.record.slot == slot.name]
+    """What runs there, recorded or not yet; else what is recorded there."""
+    at = ((s, s.record or seat_of(world, s.container)) for s in world.serves)
+    found = [s for s, seat in at if seat and seat.slot == slot.name]
     return max(found, key=lambda s: s.container.running, default=None)
 
 

@@ -306,7 +306,7 @@ def what_now(operation: OperationView) -> str:
         case "paused":
             return "Its gates wait and the lease is held: r lets them go on, c cancels it with a reason."
         case "running":
-            return "It runs in its own process and goes on without this console. c cancels it with a reason."
+            return "It runs in its own process and goes on without this console until c cancels it, with a reason."
         case "interrupted" if operation.decision == "forward":
             return "Its process is gone after the decision: r resumes and finishes it."
         case "interrupted":

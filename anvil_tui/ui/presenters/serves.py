@@ -174,7 +174,9 @@ def _second(world: World, serve: Serve, width: int) -> list[Row]:
         tone: Tone = "bad" if in_trouble(serve) and serve.phase is not Phase.LOADING else "dim"
         return sentence(literal(serve.why), width, tone, indent=2, key=serve.container.id, most=2)
     if (reasons := _not_ready(world, serve)) and not serve.container.running:
-        return sentence(reasons, width, "bad", indent=2, key=serve.container.id, most=2)
+        return sentence(
+            reasons, width, "bad" if _refused(world, serve) else "warn", indent=2, key=serve.container.id, most=2
+        )
     parts = [[Cell(literal(serve.why, 120), "dim")]] if serve.why and serve.why != serve.phase else []
     parts += [[Cell(short_id(serve.container.id), "dim")], place(world, serve)]
     restarts = serve.container.restart_count
@@ -197,14 +199,19 @@ def _draining(world: World, serve: Serve) -> str:
 
 
 def _not_ready(world: World, serve: Serve) -> str:
-    """Why the first way back of a role is not ready; "" for every other serve."""
+    """Why the first way back of a role is not ready, or not known to be; "" for every other serve."""
     held = world.record.roles.get(serve.record.role) if serve.record else None
     if held is None or held.rollback[:1] != (serve.container.id,):
         return ""
     way = world.rollbacks.get(held.name)
     if way is None or way.ready:
         return ""
-    return f"rollback of {literal(held.name, 20)}: not ready: {literal('; '.join(way.missing), 600)}"
+    return f"rollback of {literal(held.name, 20)}: {way.word}: {literal('; '.join(way.missing), 600)}"
+
+
+def _refused(world: World, serve: Serve) -> bool:
+    """Whether something of its way back was found wrong, not only not looked at."""
+    return serve.record is not None and world.rollbacks[serve.record.role].word == "not ready"
 
 
 def place(world: World, serve: Serve) -> list[Cell]:
@@ -225,7 +232,7 @@ def place(world: World, serve: Serve) -> list[Cell]:
             Cell(f"rollback of {role}: ready {glyphs.DONE}", "good"),
             Cell(f", {drilled(world, serve.record.role)}", "dim"),
         ]
-    return [Cell(_not_ready(world, serve), "bad")]
+    return [Cell(_not_ready(world, serve), "bad" if _refused(world, serve) else "warn")]
 
 
 def light_words(serve: Serve) -> list[tuple[str, list[Cell]]]:

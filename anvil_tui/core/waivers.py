@@ -2,8 +2,8 @@
 one check of a way back. Pure.
 
 Of the reserve there is one road: of all waivers for a recipe on exactly its GPUs (records of `anvil-tui waive`,
-and the dated one that a recipe's file may hold) the newest decides. One that has expired counts as none and brings no
-earlier one back, and one whose reserve is not below the standing one takes the exception back.
+and the dated one that a recipe's file may hold) the newest decides. One that has expired counts as none and brings
+no earlier one back, and one whose reserve is not below the standing one takes the exception back.
 """
 
 from __future__ import annotations

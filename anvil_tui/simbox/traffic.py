@@ -27,19 +27,21 @@ NOTE = "The harbour log of day {n} names {n} boats and a calm sea."
 async def run(box: SimBox, directory: Path) -> None:
     """Until cancelled. Outcomes are counted by status in `box.traffic`."""
     bind = tomllib.loads((directory / "anvil.toml").read_text(encoding="utf-8"))["gateway"]["bind"]
-    key = (directory / KEY_FILE).read_text(encoding="utf-8").strip()
     rng = random.Random(0)
-    async with httpx.AsyncClient(
-        base_url=f"http://{bind}", headers={"Authorization": f"Bearer {key}"}, timeout=900
-    ) as http:
+    async with httpx.AsyncClient(base_url=f"http://{bind}", timeout=900) as http:
         while True:
             await asyncio.sleep(rng.uniform(*PAUSE_S))
-            outcome = await _one(http, rng)
+            outcome = await one(http, directory / KEY_FILE, rng)
             box.traffic[outcome] = box.traffic.get(outcome, 0) + 1
 
 
-async def _one(http: httpx.AsyncClient, rng: random.Random) -> str:
-    """One streamed request: `ok`, `truncated`, the HTTP status, or `refused`."""
+async def one(http: httpx.AsyncClient, key_file: Path, rng: random.Random) -> str:
+    """One streamed request: `ok`, `truncated`, the HTTP status, `refused`, or `no key`. The key is read each time,
+    for a rotation changes it."""
+    try:
+        key = key_file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return "no key"
     notes = " ".join(NOTE.format(n=n) for n in range(rng.choice((3, 40, 2000))))
     body = {
         "model": rng.choice(ALIASES),
@@ -48,7 +50,8 @@ async def _one(http: httpx.AsyncClient, rng: random.Random) -> str:
         "messages": [{"role": "user", "content": f"{notes}\n{rng.choice(ASKS)}"}],
     }
     try:
-        async with http.stream("POST", "/v1/chat/completions", json=body) as reply:
+        auth = {"Authorization": f"Bearer {key}"}
+        async with http.stream("POST", "/v1/chat/completions", json=body, headers=auth) as reply:
             text = (await reply.aread()).decode(errors="replace")
     except httpx.TransportError:
         return "refused"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -27,6 +29,7 @@ from anvil_tui.core.recipe import EngineKind, Recipe
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts, GateTarget
+from anvil_tui.simbox import traffic
 from anvil_tui.simbox.faults import FAULTS
 from anvil_tui.simbox.workspace import ALIASES, read_recipes
 from tests.support.simbox import SimProcess, free_port, until
@@ -563,3 +566,23 @@ def test_an_idle_box_is_light(tmp_path: Path) -> None:
     threading.Event().wait(3)
     spent = used_s() - before
     assert quiet.end() == "" and spent < 0.06  # 2 % of 3 s
+
+
+def test_the_demo_client_goes_on_after_its_key_was_changed(tmp_path: Path) -> None:
+    """As a client that reads its key for each request: after a rotation the demo still shows traffic."""
+    seen: list[str] = []
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["authorization"])
+        return httpx.Response(200, text="data: [DONE]\n\n")
+
+    async def ask_thrice() -> list[str]:
+        key, told = tmp_path / "client.key", []
+        async with httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(reply)) as http:
+            for value in ("first", "second", None):
+                key.unlink() if value is None else key.write_text(f"{value}\n")
+                told.append(await traffic.one(http, key, random.Random(0)))
+        return told
+
+    assert asyncio.run(ask_thrice()) == ["ok", "ok", "no key"]
+    assert seen == ["Bearer first", "Bearer second"]

@@ -135,7 +135,7 @@ def evicted() -> World:
     stopped = tuple(replace(c, status="exited", exit_code=0) for c in calm.containers.value or ())
     return derive(replace(
         calm, record=replace(calm.record, roles={"primary": held}),
-        containers=replace(calm.containers, value=stopped),
+        containers=replace(calm.containers, value=stopped), gpus=worlds.freed(),
         gateway=Reading.known(worlds.gateway("none"), worlds.NOW_S - 1, "haproxy"),
     ))  # fmt: skip
 

@@ -185,6 +185,11 @@ def calm(read_only: bool = False, kind: str = "lab") -> World:
     return derive(world)
 
 
+def freed() -> Reading[GpuSnapshot]:
+    """Both cards empty: what served has ended, and its memory is back."""
+    return Reading.known(GpuSnapshot("580.95.05", (gpu(0, 94_000), gpu(1, 94_000))), NOW_S - 0.4, "nvml")
+
+
 def proven() -> tuple[Check, ...]:
     """Everything that the way back needs was looked at and is there."""
     return tuple(Check(name, "ok", "as recorded", at(20)) for name in PROVEN)

@@ -335,7 +335,7 @@ def test_a_drift_is_a_problem_with_its_remedy_and_stands_in_status() -> None:
     ]
     page = "\n".join(status_lines(world))
     assert "pi drift ~/m.json: m[id=x].ctx: has 524,288, serves 393,216; two" in page
-    assert policies.apply(world, Target(target="ok")) == "every client is converged"
+    assert policies.apply(world, Target(target="ok")) == "ok is converged"
     assert policies.apply(world, Target()) is None
     assert "no client is known" in str(policies.apply(calm, Target()))
 

@@ -38,7 +38,7 @@ def without(**change: object) -> World:
 def stopped(container_id: str) -> World:
     here = worlds.calm().containers
     ended = tuple(replace(c, status="exited") if c.id == container_id else c for c in here.value or ())
-    return without(containers=replace(here, value=ended))
+    return without(containers=replace(here, value=ended), gpus=worlds.freed())
 
 
 def keyed(state: Literal["accepted", "refused"] = "accepted") -> World:

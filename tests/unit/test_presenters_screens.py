@@ -93,8 +93,11 @@ class TestLifecycle:
     def test_an_incumbent_that_is_down_wants_its_rollback(self) -> None:
         new, old = worlds.recipes()[worlds.CANDIDATE], worlds.recipes()[worlds.INCUMBENT]
         dead = (worlds.container(new, "exited", exit_code=1), worlds.container(old, "exited"))
-        world = derive(replace(worlds.calm(), containers=Reading.known(dead, worlds.NOW_S, "docker")))
+        down = Reading.known(dead, worlds.NOW_S, "docker")
+        world = derive(replace(worlds.calm(), containers=down, gpus=worlds.freed()))
         assert strip(world)[1] == "next      b rollback"
+        held = derive(replace(worlds.calm(), containers=down))
+        assert "missing gpus: GPU 0" in strip(held)[1], "it ended, and its memory is not back"
 
     def test_a_planned_operation_is_not_an_interrupted_one(self) -> None:
         planned = replace(worlds.promoting().operations[1], started_at="", steps=(), last_note="", alive=False)

@@ -55,6 +55,11 @@ def plan_rollback(d: Draft) -> None:
     suite = d.facts.suite(d.intent.suite or back.qualified_suite or recipe.suite)
     d.title = f"rollback {role.name} to {back.recipe_id} ({back.container_id[:12]})"
     d.target(role=role.name, serve=back, suite=suite)
+    if not d.intent.suite and suite.id != recipe.suite:
+        d.warnings.append(
+            f"judged by suite {suite.id}, which qualified it last; its recipe names {recipe.suite}: "
+            f"`rollback --role {role.name} --suite {recipe.suite}` judges by that"
+        )
     prove_return(d, "rollback", back, old)
     if d.facts.container(back) is None:
         then = d.facts.record.serves.get(ladder[1]) if len(ladder) > 1 else None

@@ -315,6 +315,20 @@ def test_a_rollback_is_judged_by_another_suite_when_its_own_cannot_run(tmp_path:
     assert world.do("rollback", suite="least") == "done" and world.serving() == "a"
 
 
+def test_a_rollback_judged_by_a_lesser_suite_than_its_recipe_names_says_so(tmp_path: Path) -> None:
+    """A quick look at the incumbent replaced the suite that judges the return to it."""
+    world = Box(tmp_path, recipe("a"), recipe("b"))
+    suites = (SuiteFile("small", SMALL), SuiteFile("least", SMALL.model_copy(update={"id": "least"})))
+    world.box = replace(world.box, suites=lambda: suites)
+    assert world.do("promote", recipe="a") == "done"
+    (a,) = world.box.store.read().serves
+    assert world.do("qualify", container_id=a, suite="least") == "done"
+    assert world.do("promote", recipe="b") == "done"
+    told = [w for w in world.plan("rollback").warnings if "suite" in w]
+    assert len(told) == 1 and "judged by suite least" in told[0] and "--role primary --suite small" in told[0]
+    assert not [w for w in world.plan("rollback", suite="least").warnings if "suite" in w]
+
+
 def test_a_rung_whose_container_is_gone_is_taken_off_the_ladder(tmp_path: Path) -> None:
     """Removed behind the console: a rollback to the rung below it is two commands away, and no waiver is offered
     that would not help."""

@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from anvil_tui.adapters.toml_files import load_recipes
+from anvil_tui.core.box import Gateway
 from anvil_tui.core.journal import StepView
 from anvil_tui.core.plan import Intent
 from anvil_tui.core.reading import Reading
@@ -79,6 +80,13 @@ class TestLifecycle:
         both = (worlds.container(new, "exited"), worlds.container(old))
         stages, after = strip(candidate_world(containers=Reading.known(both, worlds.NOW_S, "docker")))
         assert "load · " in stages and after == "next      p promote"
+
+    def test_a_gateway_that_is_gone_comes_first(self) -> None:
+        """Nothing that serves can be reached: `next` is not another load."""
+        why = "it does not answer; start it with `anvil-tui gateway run`"
+        gone: Reading[Gateway] = Reading.error(why, worlds.NOW_S, "haproxy")
+        said = strip(derive(replace(worlds.calm(), gateway=gone)))[1]
+        assert said == f"next      the gateway: {why}"
 
     def test_held_traffic_comes_before_everything_but_a_promotion(self) -> None:
         hold = Reading.known(worlds.gateway("hold"), worlds.NOW_S, "haproxy")

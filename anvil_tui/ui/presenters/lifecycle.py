@@ -144,6 +144,9 @@ def strip(world: World, view: View, width: int, why: Why, keys: dict[str, str]) 
         first, verb = _stage_row(serve, found, width), next_verb(world, serve, found)
     else:
         first, verb = _without_candidate(world, view, width)
+    if world.gateway.state == "error" and any(held.incumbent for held in world.record.roles.values()):
+        said = Cell(literal(world.gateway.reason, 600), "dim")
+        return first, spread([Cell(" next      ", "dim"), Cell("the gateway: ", "warn"), said], [], width)
     return first, _next_row(_urgent(world, verb, beside), why, keys, _last_drill(world, view), width)
 
 

@@ -127,8 +127,8 @@ def _section(title: str, rows: Iterator[str]) -> list[str]:
 
 
 def _head(world: World) -> str:
-    box, mode = world.workspace.box, "read-only" if world.read_only else "read-write"
-    return f"{box.name} · {box.kind} · {mode} · {with_zone(world.now_utc, UTC)}"
+    box = world.workspace.box
+    return f"{box.name} · {box.kind} · {with_zone(world.now_utc, UTC)}"
 
 
 def _lease(world: World) -> str:

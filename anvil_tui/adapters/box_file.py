@@ -24,8 +24,8 @@ from anvil_tui.core.world import BoxRecord, ServeRecord
 SCHEMA = "anvil.box/1"
 _RECORD = TypeAdapter(BoxRecord)
 _ASK = (
-    "who holds which role is not read from it. The next plan puts the last good copy in its place, if the box agrees "
-    "with it in all that can be seen; else nothing is loaded or promoted. `anvil-tui record` shows both"
+    "who holds which role is not read from it. The next plan puts the last good copy in its place, if the box "
+    "agrees with it in all that can be seen; else nothing is loaded or promoted. `anvil-tui record` shows both"
 )
 
 

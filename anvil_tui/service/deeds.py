@@ -258,12 +258,18 @@ def serve_record(run: Run, args: Mapping[str, Any], have: Mapping[str, ServeReco
 
 
 def _proven(run: Run, serve: ServeRecord, suite: str) -> ServeRecord:
-    """Qualified by this operation. A record from before shapes were kept gets one: what passed is what it is."""
+    """Qualified by this operation; a lesser suite takes nothing from a serve that passed its role's own.
+
+    A record from before shapes were kept gets one: what passed is what it is.
+    """
     if not serve.shape:
         recipe = run.recipe({"recipe": serve.recipe_id, "digest": serve.recipe_digest})
         serve = replace(
             serve, shape=recorded(run.box, run.need_container({"container": serve.container_id}), recipe)
         )
+    role = run.box.workspace.role(serve.role)
+    if role and serve.qualified_suite == role.promotion_suite != suite:
+        return serve
     judged = replace(serve, shape=with_suite(run.box, serve.shape, suite))
     return qualified(judged, suite, run.operation, run.begun_at)
 

@@ -408,9 +408,6 @@ class World:
     def close(self) -> None:
         self.clock.sleep(0)
 
-    def containers_of(self, pids: Iterable[int]) -> dict[int, str]:
-        return {p: self.pids[p] for p in pids if p in self.pids}
-
     def chat(self, base_url: str, request: ChatRequest, *, api_key: str | None, timeout_s: float) -> ChatAnswer:
         direct = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(?:/(.+))?", base_url)
         assert direct

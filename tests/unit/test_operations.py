@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from anvil_tui.core.draft import last_segment
 from anvil_tui.core.errors import EffectFailed, Refused
+from anvil_tui.core.gates import SuiteFile
 from anvil_tui.core.journal import fold
 from anvil_tui.service.operation import Mode, accept, operate, prepare
 from tests.support.membox import GPU, World, recipe
@@ -257,6 +259,22 @@ def test_load_qualify_promote_by_hand(spare: World) -> None:
     assert spare.do("qualify", container_id=loaded.container_id) == "done"
     assert spare.do("promote", recipe="b") == "done"
     assert spare.box.store.read().roles["primary"].incumbent == loaded.container_id
+
+
+def test_a_lesser_suite_takes_no_qualification_away(spare: World) -> None:
+    """Who passed the role's own suite is judged by it on the way back, whatever was asked of it since."""
+    (small,) = spare.box.suites()
+    assert small.suite
+    quick = SuiteFile("quick", small.suite.model_copy(update={"id": "quick"}))
+    spare.box = replace(spare.box, suites=lambda: (small, quick))
+    assert spare.do("promote", recipe="b") == "done"
+    serve = spare.box.store.read().roles["primary"].incumbent
+    before = spare.box.store.read().serves[serve]
+    assert before.qualified_suite == "small"
+    assert spare.do("qualify", container_id=serve, suite="quick") == "done"
+    assert spare.box.store.read().serves[serve] == before
+    assert spare.do("qualify", container_id=serve, suite="small") == "done"
+    assert spare.box.store.read().serves[serve].qualified_by == spare.last
 
 
 def test_a_plan_made_before_somebody_elses_change_is_refused(spare: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from anvil_tui.adapters.toml_files import load_recipes
-from anvil_tui.core.box import Gateway
+from anvil_tui.core.box import Container, Gateway
 from anvil_tui.core.journal import StepView
 from anvil_tui.core.plan import Intent
 from anvil_tui.core.reading import Reading
@@ -101,7 +101,7 @@ class TestLifecycle:
     def test_an_incumbent_that_is_down_wants_its_rollback(self) -> None:
         new, old = worlds.recipes()[worlds.CANDIDATE], worlds.recipes()[worlds.INCUMBENT]
         dead = (worlds.container(new, "exited", exit_code=1), worlds.container(old, "exited"))
-        down = Reading.known(dead, worlds.NOW_S, "docker")
+        down: Reading[tuple[Container, ...]] = Reading.known(dead, worlds.NOW_S, "docker")
         world = derive(replace(worlds.calm(), containers=down, gpus=worlds.freed()))
         assert strip(world)[1] == "next      b rollback"
         held = derive(replace(worlds.calm(), containers=down))

@@ -316,13 +316,11 @@ def test_a_rollback_is_judged_by_another_suite_when_its_own_cannot_run(tmp_path:
 
 
 def test_a_rollback_judged_by_a_lesser_suite_than_its_recipe_names_says_so(tmp_path: Path) -> None:
-    """A quick look at the incumbent replaced the suite that judges the return to it."""
+    """Promoted by a quick look, the return to it is judged by no more."""
     world = Box(tmp_path, recipe("a"), recipe("b"))
     suites = (SuiteFile("small", SMALL), SuiteFile("least", SMALL.model_copy(update={"id": "least"})))
     world.box = replace(world.box, suites=lambda: suites)
-    assert world.do("promote", recipe="a") == "done"
-    (a,) = world.box.store.read().serves
-    assert world.do("qualify", container_id=a, suite="least") == "done"
+    assert world.do("promote", recipe="a", suite="least") == "done"
     assert world.do("promote", recipe="b") == "done"
     told = [w for w in world.plan("rollback").warnings if "suite" in w]
     assert len(told) == 1 and "judged by suite least" in told[0] and "--role primary --suite small" in told[0]

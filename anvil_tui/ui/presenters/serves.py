@@ -206,12 +206,22 @@ def _not_ready(world: World, serve: Serve) -> str:
     way = world.rollbacks.get(held.name)
     if way is None or way.ready:
         return ""
+    if _at_work(world, serve):
+        return f"rollback of {literal(held.name, 20)}: told again when the operation has ended"
     return f"rollback of {literal(held.name, 20)}: {way.word}: {literal('; '.join(way.missing), 600)}"
 
 
 def _refused(world: World, serve: Serve) -> bool:
     """Whether something of its way back was found wrong, not only not looked at."""
-    return serve.record is not None and world.rollbacks[serve.record.role].word == "not ready"
+    if serve.record is None or _at_work(world, serve):
+        return False
+    return world.rollbacks[serve.record.role].word == "not ready"
+
+
+def _at_work(world: World, serve: Serve) -> bool:
+    """Whether an operation holds ports and memory of the role just now, which then stand against its way back."""
+    role = serve.record.role if serve.record else ""
+    return any(o.role == role and o.outcome is None and o.started_at for o in world.operations)
 
 
 def place(world: World, serve: Serve) -> list[Cell]:

@@ -1,7 +1,8 @@
 """Runs a command in network, mount and process namespaces of its own, where tests start dockerd and bind any port.
 
 `python -m tests.real.netns CMD...` (root). Loopback there is nobody else's, so a Docker Engine of the machine, its
-bridge and its ports are never met. When CMD ends, the kernel ends every process and mount it left behind.
+bridge and its ports are never met, and /dev/shm is empty: what is left in it afterwards is ours. When CMD ends, the
+kernel ends every process and mount it left behind.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> int:
 def _init(argv: list[str]) -> int:
     """Process 1 of the namespace: passes signals on to the command, and reaps what others leave, until it ends."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm"], check=True)
     child = subprocess.Popen(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: child.send_signal(got))

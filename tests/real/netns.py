@@ -1,8 +1,8 @@
 """Runs a command in network, mount and process namespaces of its own, where tests start dockerd and bind any port.
 
 `python -m tests.real.netns CMD...` (root). Loopback there is nobody else's, so a Docker Engine of the machine, its
-bridge and its ports are never met, and /dev/shm is empty: what is left in it afterwards is ours. When CMD ends, the
-kernel ends every process and mount it left behind.
+bridge and its ports are never met, and /dev/shm is empty: what is left in it afterwards is ours. When CMD ends,
+the kernel ends every process and mount it left behind.
 """
 
 from __future__ import annotations

@@ -101,6 +101,15 @@ def test_what_loads_in_a_slot_is_shown_there_not_what_was_recorded_there_before(
     assert fresh.id in row and "stopped" not in row
 
 
+def test_figures_of_a_gateway_that_answers_no_more_are_called_old() -> None:
+    last = with_gateway(requests=()).gateway.value
+    gone: Reading[Gateway] = Reading.error("connection refused", worlds.NOW_S - 42, "haproxy", last)
+    world = derive(replace(worlds.calm(), gateway=gone))
+    said = text(gateway.panel(world, VIEW, 110, 20)).splitlines()
+    assert said[1] == "cannot be read now: connection refused; what follows is 42 s old"
+    assert "not known" in text(gateway.requests_panel(world, VIEW, 80, 20))
+
+
 # standing
 
 

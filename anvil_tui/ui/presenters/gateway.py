@@ -57,10 +57,19 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
     if now is None:
         why = sentence(f"not read: {literal(world.gateway.reason)}", width, "bad")
         return Panel(title, tuple(why), note)
-    rows: list[Row] = []
+    rows = _old(world, width)
     for role in world.workspace.roles:
         rows += _role(world, now, role, width)
     return Panel(title, (*rows, *_itself(now, width)), note)
+
+
+def _old(world: World, width: int) -> list[Row]:
+    """What follows is the last reading, when there is no newer one."""
+    if world.gateway.ok:
+        return []
+    age = world.gateway.age_s(world.now_s)
+    since = "" if age is None else f"; what follows is {span(age)} old"
+    return sentence(f"cannot be read now: {literal(world.gateway.reason, 200)}{since}", width, "bad", most=3)
 
 
 def _role(world: World, now: Gateway, role: Role, width: int) -> Iterator[Row]:
@@ -132,6 +141,10 @@ def requests_panel(world: World, view: View, width: int, height: int) -> Panel:
     if now is None or now.requests is None:
         why = "the gateway was not read" if now is None else "this gateway counts requests and cannot list them"
         return Panel("Requests in progress", tuple(sentence(why, width, "dim")), note)
+    if not world.gateway.ok:
+        return Panel(
+            "Requests in progress", tuple(sentence("not known: the gateway cannot be read", width, "bad")), note
+        )
     slots = [s.name for r in world.workspace.roles for s in r.slots]
     requests = sorted((r for s in slots for r in on_slot(now, s) or ()), key=lambda r: -r.age_s)
     if not requests:

@@ -61,12 +61,12 @@ STAGES = (
     _pytest("snapshot", "snapshot"),
     _pytest("pty", "pty"),
     Stage("parts", (*PYTHON, "tests.real.parts", "smol", "qwen"), whole_environment=True),
-    Stage("kill", (*PYTHON, "pytest", "-q", "-s", KILL), private=True, beside=True, deadline_s=1500),
-    Stage("soak", (*PYTHON, "tests.soak", "600"), private=True, beside=True, deadline_s=1500),
-    _pytest("contract", "contract", private=True, deadline_s=900),
-    _pytest("real", "real", private=True, deadline_s=900),
-    Stage("faults", (*PYTHON, "tests.faults"), private=True, deadline_s=1200),
-    Stage("e2e", (*PYTHON, "pytest", "-q", "tests/e2e", f"--ignore={KILL}"), private=True, deadline_s=1200),
+    Stage("kill", (*PYTHON, "pytest", "-q", "-s", KILL), private=True, beside=True, deadline_s=2700),
+    Stage("soak", (*PYTHON, "tests.soak", "600"), private=True, beside=True, deadline_s=2700),
+    _pytest("contract", "contract", private=True, deadline_s=1800),
+    _pytest("real", "real", private=True, deadline_s=1800),
+    Stage("faults", (*PYTHON, "tests.faults"), private=True, deadline_s=1800),
+    Stage("e2e", (*PYTHON, "pytest", "-q", "tests/e2e", f"--ignore={KILL}"), private=True, deadline_s=1800),
 )
 
 

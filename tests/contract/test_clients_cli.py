@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.cli.main import main
 from tests.support.simbox import SimProcess
 
 CLIENT = """
@@ -31,17 +30,6 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimProcess]:
     (made.folder / "models.json").write_text('{"token": "planted-1", "models": [\n{"id": "llm.primary"}\n]}\n')
     yield made
     made.end()
-
-
-@pytest.fixture
-def run(box: SimProcess, capsys: pytest.CaptureFixture[str]) -> Any:
-    def command(*words: str, want: int = 0) -> str:
-        code = main(["--workspace", str(box.folder), *words])
-        told = capsys.readouterr()
-        assert code == want, told.err
-        return told.out if not code else told.err
-
-    return command
 
 
 def test_what_a_client_believes_against_what_the_engine_says(run: Any) -> None:

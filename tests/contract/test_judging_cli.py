@@ -24,17 +24,6 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimProcess]:
     made.end()
 
 
-@pytest.fixture
-def run(box: SimProcess, capsys: pytest.CaptureFixture[str]) -> Any:
-    def command(*words: str, want: int = 0) -> str:
-        code = main(["--workspace", str(box.folder), *words])
-        told = capsys.readouterr()
-        assert code == want, told.err
-        return told.out if not code else told.err
-
-    return command
-
-
 def test_feasibility_by_what_was_left(run: Any) -> None:
     """The record left 49 MiB on each card; the reserve is 3,072: short by 3,023."""
     (found,) = json.loads(run("recipes", "feasibility", "glm53-499k-c4", "--json"))

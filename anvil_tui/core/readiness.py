@@ -344,10 +344,16 @@ def _credential(look: _Look) -> Check:
     )
 
 
+def _started(drill: DrillRecord, container_id: str) -> bool:
+    """One that ran already was walked to, not proven to start."""
+    leg = {drill.way_back: "away", drill.incumbent: "home"}.get(container_id)
+    return any(p.leg == leg and p.name == "start" for p in drill.phases)
+
+
 def _drill(look: _Look) -> Check:
-    """The newest drill on the box, not on a copy, that went away from this container or back to it."""
+    """The newest drill on the box, not on a copy, that started this container: on its way there, or home."""
     days, mine = look.workspace.policies.drill_max_age_days, look.serve.container_id
-    made = [d for d in look.drills if d.place == "box" and not d.recheck and mine in (d.incumbent, d.way_back)]
+    made = [d for d in look.drills if d.place == "box" and not d.recheck and _started(d, mine)]
     last = max(made, key=lambda d: d.at, default=None)
     when = parse_time(last.at) if last else None
     told = f"last drill on the box {last.at[:10]}: {last.outcome}" if last else "never drilled on the box"

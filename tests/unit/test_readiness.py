@@ -14,7 +14,7 @@ from anvil_tui.core.readiness import Bind, judged
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
 from anvil_tui.core.shape import changed, shape_of, write
-from anvil_tui.core.standing import WAIVABLE, Check, CheckName, CredentialState, DrillRecord
+from anvil_tui.core.standing import WAIVABLE, Check, CheckName, CredentialState, DrillPhase, DrillRecord
 from anvil_tui.core.status import status_json, status_lines
 from anvil_tui.core.waivers import CheckWaiver
 from anvil_tui.core.world import World
@@ -85,7 +85,8 @@ def demanding(days: int, *drills: DrillRecord) -> Change:
 
 
 def drilled(at: str, **more: Any) -> DrillRecord:
-    fields: dict[str, Any] = {"place": "box", "outcome": "restored", **more}
+    both = (DrillPhase("away", "start", 1.0), DrillPhase("home", "start", 1.0))
+    fields: dict[str, Any] = {"place": "box", "outcome": "restored", "phases": both, **more}
     return DrillRecord("OP", "primary", at, incumbent=NOW, way_back=BACK, **fields)
 
 
@@ -122,6 +123,8 @@ CASES: list[tuple[CheckName, str, str, Change]] = [
     ("drill", "missing", "33 days ago; at most 30", demanding(30, drilled("2026-07-31T10:00:00Z"))),
     ("drill", "missing", "halted", demanding(30, drilled("2026-09-01T10:00:00Z", outcome="halted"))),
     ("drill", "missing", "never drilled", demanding(30, drilled("2026-09-01T10:00:00Z", place="copy"))),
+    ("drill", "missing", "never drilled", demanding(30, drilled(
+        "2026-09-01T10:00:00Z", phases=(DrillPhase("away", "verify", 1.0), DrillPhase("home", "start", 1.0))))),
     ("drill", "missing", "never drilled", demanding(30, drilled("2026-09-01T10:00:00Z", recheck=True))),
 ]  # fmt: skip
 

@@ -48,8 +48,9 @@ def drilling(done: int, *, waits: bool = False, note: str = "") -> World:
 
 def drill(**change: object) -> DrillRecord:
     phases = (
-        DrillPhase("away", "hold", 0.2), DrillPhase("away", "ready", 38.1), DrillPhase("away", "verify", 2.7),
-        DrillPhase("home", "ready", 36.0), DrillPhase("home", "verify", 3.0),
+        DrillPhase("away", "hold", 0.2), DrillPhase("away", "start", 0.4), DrillPhase("away", "ready", 37.7),
+        DrillPhase("away", "verify", 2.7),
+        DrillPhase("home", "start", 0.4), DrillPhase("home", "ready", 35.6), DrillPhase("home", "verify", 3.0),
     )  # fmt: skip
     made = DrillRecord(
         DRILL, "primary", worlds.at(86_400 * 3), "box", worlds.cid(worlds.CANDIDATE), worlds.cid(worlds.INCUMBENT),

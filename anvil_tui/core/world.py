@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
+from anvil_tui.core.alarms import Alarm
 from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
 from anvil_tui.core.capacity import Proven
 from anvil_tui.core.engine_log import LoadPhase
@@ -207,7 +208,8 @@ class World:
     digest, what its lanes measured; `loads_kept` what earlier loads took. `pasts` are the bundles that can be
     read, `broken_bundles` says of the others, by id, why not. `proofs`, by container id, are the slow checks of a
     return to it; `pids` gives the container of each process that NVML names ("" = of none). By role, `rollbacks`
-    is the way back, `returns` the incumbent's, which will be the way back of the next promotion.
+    is the way back, `returns` the incumbent's, which will be the way back of the next promotion. `replayed` worlds
+    come from a recording: their clocks are the recording's, and no deed can start from them.
     """
 
     workspace: Workspace
@@ -249,6 +251,8 @@ class World:
     events: tuple[Event, ...] = ()
     log: LogView | None = None
     problems: tuple[str, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+    replayed: bool = False
 
     def recipe(self, recipe_id: str) -> Recipe | None:
         return next((f.recipe for f in self.recipes if f.recipe and f.recipe.id == recipe_id), None)

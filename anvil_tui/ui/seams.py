@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -77,10 +77,14 @@ class ConsoleService(Protocol):
 class ConsoleOptions:
     """`ascii` None = look at the terminal. `utc` shows UTC from the start. `mouse` is off: keys do everything.
 
-    `crash_dir` is where a crash leaves its 0600 trace.
+    `crash_dir` is where a crash leaves its 0600 trace. `theme` is a name of `ui/theme.py`; `keys` maps ids of
+    actions to the keys that a person gave them, with commas between; `bell` rings for a new alarm.
     """
 
     crash_dir: Path
     ascii: bool | None = None
     utc: bool = False
     mouse: bool = False
+    theme: str = "anvil"
+    keys: Mapping[str, str] = field(default_factory=dict)
+    bell: bool = True

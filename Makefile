@@ -6,7 +6,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --require-virtualenv
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" pyproject.toml --extra gateway --group build
 
-.PHONY: demo test e2e lint screenshots lock clean system bench-timing bench-promotion faults soak
+.PHONY: demo test e2e lint docs screenshots lock clean system bench-timing bench-promotion faults soak
 
 demo: $(VENV)/run.stamp
 	@$(VENV)/bin/anvil-tui demo
@@ -31,6 +31,9 @@ faults: $(VENV)/dev.stamp system
 
 soak: $(VENV)/dev.stamp system
 	@$(PY) -m tests.real.netns $(PY) -m tests.soak $(or $(SECONDS),3600) $(SEED)
+
+docs: $(VENV)/dev.stamp
+	@$(PY) -m docs
 
 screenshots: $(VENV)/dev.stamp system
 	@$(PY) -m screenshots

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from anvil_tui import __version__
 from anvil_tui.cli.traces import hide_secrets
 from anvil_tui.core.errors import AnvilError
+from anvil_tui.core.settings import Choice, Theme
 from anvil_tui.core.standing import WAIVABLE
 
 ACTIONS = ("list", "show", "pause", "resume", "undo", "cancel", "accept")
@@ -21,7 +23,7 @@ Command = Callable[[argparse.Namespace], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 undone, 2 usage or bad file, 3 refused, 4 unreachable, 5 a person must act."""
     hide_secrets()
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     try:
         return int(args.run(args))
     except AnvilError as why:
@@ -49,12 +51,15 @@ def _lazy(module: str, name: str) -> Command:
     return run
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="anvil-tui", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--workspace", type=Path, metavar="DIR", help="where anvil.toml is (default: here)")
     parser.add_argument("--read-only", action="store_true", help="make no control object; nothing can be changed")
-    parser.add_argument("--ascii", action="store_true", help="draw with ASCII only")
+    parser.add_argument("--ascii", action="store_const", const="yes", help="draw with ASCII only")
+    parser.add_argument("--theme", choices=get_args(Theme), help="colours of the console")
+    parser.add_argument("--utc", action="store_const", const=True, help="times in UTC from the start")
+    parser.add_argument("--mouse", choices=get_args(Choice), help="auto: off over SSH")
     parser.set_defaults(run=_lazy("console", "open_console"), json=False)
     verbs = parser.add_subparsers(metavar="VERB", title="headless verbs")
     _add_reading(verbs)

@@ -15,6 +15,7 @@ _FORMS = "env:NAME, file:PATH (the whole file) or file:PATH#NAME (one line NAME=
 
 
 def _check(text: str) -> str:
+    """a reference to a secret: env:NAME, file:PATH or file:PATH#NAME"""
     if not _REF.fullmatch(text):
         raise ValueError(f"must be a reference to a secret, never the secret: {_FORMS}")
     return text

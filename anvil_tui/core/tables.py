@@ -17,6 +17,7 @@ def matching(pattern: str, wanted: str) -> AfterValidator:
             raise ValueError(f"must be {wanted}")
         return text
 
+    check.__doc__ = wanted
     return AfterValidator(check)
 
 

@@ -87,6 +87,7 @@ class Role(Table):
 
 
 def _bind(text: str) -> str:
+    """HOST:PORT"""
     host, _, port = text.rpartition(":")
     if not re.fullmatch(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]", host) or not re.fullmatch(r"\d{1,5}", port):
         raise ValueError("must be HOST:PORT")

@@ -1,0 +1,1 @@
+"""Documents of the project, and what makes the generated ones."""

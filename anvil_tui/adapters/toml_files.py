@@ -10,7 +10,7 @@ import difflib
 import re
 import secrets
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +26,7 @@ from anvil_tui.core.corpus import CORPUS_SCHEMA, Corpus
 from anvil_tui.core.errors import BadFile, EffectFailed, Refused
 from anvil_tui.core.gates import SUITE_SCHEMA, Suite, SuiteFile
 from anvil_tui.core.recipe import RECIPE_SCHEMA, Recipe, Table
+from anvil_tui.core.settings import SETTINGS_SCHEMA, Settings
 from anvil_tui.core.workspace import WORKSPACE_SCHEMA, Workspace
 from anvil_tui.core.world import RecipeFile
 
@@ -64,6 +65,19 @@ def load_suite(path: Path) -> Suite:
 def load_corpus(path: Path) -> Corpus:
     """The pictures of the vision gates and what is asked about them."""
     return _load(path, CORPUS_SCHEMA, Corpus)
+
+
+def load_settings(path: Path, keys: Callable[[Settings], Iterable[tuple[str, str]]]) -> Settings:
+    """A person's config.toml, whose `schema` may be left out; `keys` tells (action id, sentence) of bad keys."""
+
+    def more(data: dict[str, Any]) -> list[Problem]:
+        try:
+            settings = Settings.model_validate(_tuples(data))
+        except ValidationError:
+            return []  # told by the load itself
+        return [(("keys", action), why) for action, why in keys(settings)]
+
+    return _load(path, SETTINGS_SCHEMA, Settings, more)
 
 
 def load_recipes(directory: Path) -> tuple[RecipeFile, ...]:
@@ -177,7 +191,7 @@ def _load(
     text = _decode(path, _read(path))
     data = _parse(path, text)
     places = find_places(text)
-    if data.get("schema") != schema:
+    if data.get("schema", schema if model is Settings else None) != schema:
         has = f"not {data['schema']!r}" if "schema" in data else "and is missing"
         raise bad_file(str(path), places, [(("schema",), f'must be "{schema}", {has}')])
     problems = list(control_characters(data))

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from anvil_tui.cli.launch import spawn, start
+from anvil_tui.cli.settings import Used, settings_of
 from anvil_tui.cli.wiring import box_of, open_probes
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.shelf import Disks
@@ -16,6 +17,7 @@ from anvil_tui.service.planning import plan
 from anvil_tui.service.probes import Probes
 from anvil_tui.service.steering import cancel, pause
 from anvil_tui.service.storage import survey
+from anvil_tui.ui.seams import ConsoleOptions
 
 
 class Deeds:
@@ -66,12 +68,22 @@ class Service:
 
 
 def open_console(args: argparse.Namespace) -> int:
+    used = settings_of(args)
     box = box_of(args)
-    service = Service(box, open_probes(box, read_only=args.read_only), None if args.read_only else Deeds(box))
+    probes = open_probes(box, read_only=args.read_only)
+    if used.notice:
+        probes.store.update(source_errors={"settings": used.notice})
+    service = Service(box, probes, None if args.read_only else Deeds(box))
     from anvil_tui.ui.app import run
-    from anvil_tui.ui.seams import ConsoleOptions
 
     try:
-        return run(service, ConsoleOptions(crash_dir=Path(box.directory) / "state", ascii=args.ascii or None))
+        return run(service, _options(used, Path(box.directory) / "state"))
     finally:
         service.end()
+
+
+def _options(used: Used, crash_dir: Path) -> ConsoleOptions:
+    chosen = {name: c.value for name, c in used.chosen.items()}
+    return ConsoleOptions(
+        crash_dir, used.ascii, chosen["utc"], used.mouse, chosen["theme"], used.keys, chosen["bell"]
+    )

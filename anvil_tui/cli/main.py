@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 from anvil_tui import __version__
 from anvil_tui.cli.traces import hide_secrets
 from anvil_tui.core.errors import AnvilError
-from anvil_tui.core.settings import Choice, Theme
 from anvil_tui.core.standing import WAIVABLE
 
 ACTIONS = ("list", "show", "pause", "resume", "undo", "cancel", "accept")
@@ -57,9 +55,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--workspace", type=Path, metavar="DIR", help="where anvil.toml is (default: here)")
     parser.add_argument("--read-only", action="store_true", help="make no control object; nothing can be changed")
     parser.add_argument("--ascii", action="store_const", const="yes", help="draw with ASCII only")
-    parser.add_argument("--theme", choices=get_args(Theme), help="colours of the console")
-    parser.add_argument("--utc", action="store_const", const=True, help="times in UTC from the start")
-    parser.add_argument("--mouse", choices=get_args(Choice), help="auto: off over SSH")
+    parser.add_argument("--theme", metavar="NAME", help="colours of the console")
+    parser.add_argument("--utc", action="store_const", const="yes", help="show times in UTC from the start")
+    parser.add_argument("--mouse", metavar="yes|no|auto", help="auto: off over SSH")
     parser.set_defaults(run=_lazy("console", "open_console"), json=False)
     verbs = parser.add_subparsers(metavar="VERB", title="headless verbs")
     _add_reading(verbs)

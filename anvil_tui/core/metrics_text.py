@@ -1,8 +1,9 @@
 """Prometheus text of an inference engine to the few figures the console shows. Pure.
 
-Each wanted line is parsed alone, so a bad one loses its own sample. Counts are summed over data-parallel
+Each wanted line is parsed alone, so a bad one loses its own figure. Counts are summed over data-parallel
 ranks; KV usage is their maximum (one full rank preempts, whatever the others have free) with the mean beside.
-A figure without a source stays None: it is unknown, not zero.
+A figure without a source stays None: it is unknown, not zero. So does one of which a rank is unreadable: a drain
+ends at a sum of 0, and a sum with a hole in it is too small.
 """
 
 from __future__ import annotations
@@ -112,41 +113,51 @@ class _Scrape:
 
     def __init__(self, names: _Names, text: str) -> None:
         self.names = names
-        self.by_name: dict[str, list[Sample]] = {}
+        self.by_name: dict[str, dict[frozenset[tuple[str, str]], Sample]] = {}
+        self.holes: set[str] = set()
         self.series = self.bad_lines = 0
         self.first_bad = ""
         wanted = names.wanted()
         for line in text.split("\n"):
-            if line.startswith(names.prefix):
+            bare = line.lstrip(" \t")
+            if bare.startswith(names.prefix):
                 self.series += 1
-                if line.partition("{")[0].partition(" ")[0] in wanted:
-                    self._parse(line)
+                name = bare.partition("{")[0].split(None, 1)[0]
+                if name in wanted:
+                    self._parse(name, bare)
 
-    def _parse(self, line: str) -> None:
+    def _parse(self, name: str, line: str) -> None:
+        """A series that comes twice counts once, the later one."""
         try:
             for family in text_string_to_metric_families(line + "\n"):
                 for sample in family.samples:
                     if math.isfinite(sample.value):
-                        self.by_name.setdefault(sample.name, []).append(Sample(sample.labels, sample.value))
+                        key = frozenset(sample.labels.items())
+                        self.by_name.setdefault(name, {})[key] = Sample(sample.labels, sample.value)
+                    else:
+                        self.holes.add(name)
         except (ValueError, IndexError, KeyError):
+            self.holes.add(name)
             self.bad_lines += 1
             self.first_bad = self.first_bad or line[:200]
 
     def values(self, names: tuple[str, ...]) -> list[float]:
         """One value a data-parallel rank (or a mode, a priority): of the first name that has any."""
-        for name in names:
-            samples = self.by_name.get(self.names.prefix + name)
-            if samples:
-                return [sample.value for sample in _first_ranks(samples)]
+        for name in (self.names.prefix + name for name in names):
+            if name in self.holes:
+                return []
+            if samples := self.by_name.get(name):
+                return [sample.value for sample in _first_ranks(list(samples.values()))]
         return []
 
     def total(self, names: tuple[str, ...]) -> float | None:
+        """Of counts and counters, none of which can be below 0."""
         found = self.values(names)
-        return sum(found) if found else None
+        return sum(found) if found and min(found) >= 0 else None
 
     def count(self, names: tuple[str, ...]) -> int | None:
         found = self.total(names)
-        return None if found is None else round(found)
+        return None if found is None else math.ceil(found)
 
 
 def _first_ranks(samples: list[Sample]) -> list[Sample]:
@@ -195,6 +206,6 @@ def _capacity(scrape: _Scrape) -> int | None:
     """KV tokens over all ranks. vLLM states them as a label of each engine (0.25.1 and later)."""
     if not scrape.names.info:
         return scrape.count(scrape.names.capacity)
-    samples = scrape.by_name.get(scrape.names.prefix + scrape.names.info, [])
-    sizes = [sample.labels.get("kv_cache_size_tokens", "") for sample in samples]
+    samples = scrape.by_name.get(scrape.names.prefix + scrape.names.info, {})
+    sizes = [sample.labels.get("kv_cache_size_tokens", "") for sample in samples.values()]
     return sum(map(int, sizes)) if sizes and all(size.isdigit() for size in sizes) else None

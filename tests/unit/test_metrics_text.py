@@ -59,6 +59,8 @@ def test_sglang_page() -> None:
 
 
 def test_llamacpp_without_kv_gauges_has_unknown_kv() -> None:
+    """O-39: neither 0 % nor a guess; older builds have the gauge."""
+    assert engine_metrics(LLAMA, LLAMA_PAGE + "llamacpp:kv_cache_usage_ratio 0.25\n").kv_used == 0.25
     m = engine_metrics(LLAMA, LLAMA_PAGE)
     assert (m.running, m.waiting, m.generated, m.progress) == (1, 0, 3400.0, 3400.0)
     assert m.kv_used is None
@@ -72,10 +74,26 @@ def test_llamacpp_decode_calls_are_the_progress_where_they_exist() -> None:
     assert m.generated == 1_234_570
 
 
-def test_old_and_new_kv_names_are_never_added() -> None:
-    both = 'vllm:gpu_cache_usage_perc{engine="0"} 0.4\nvllm:kv_cache_usage_perc{engine="0"} 0.5\n'
-    assert engine_metrics(VLLM, both).kv_used == 0.5
-    assert engine_metrics(VLLM, 'vllm:gpu_cache_usage_perc{engine="0"} 0.4\n').kv_used == 0.4
+OLD_KV = 'vllm:gpu_cache_usage_perc{engine="0",model_name="m"} 0.40\n'
+NEW_KV = 'vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.42\n'
+
+
+@pytest.mark.parametrize(
+    ("page", "used"),
+    [
+        (OLD_KV + NEW_KV, 0.42),
+        (NEW_KV + OLD_KV, 0.42),
+        (NEW_KV, 0.42),
+        (OLD_KV, 0.40),
+        (OLD_KV + NEW_KV.replace("0.42", "0.0"), 0.0),
+        (OLD_KV.replace("gpu", "cpu"), None),
+        ("", None),
+    ],
+)
+def test_old_and_new_kv_names_are_never_added(page: str, used: float | None) -> None:
+    """O-38: with neither name it is n/a; a new name that measures 0 is 0."""
+    m = engine_metrics(VLLM, page + 'vllm:num_requests_running{engine="0",model_name="m"} 2.0\n')
+    assert (m.kv_used, m.kv_mean, m.running) == (used, used, 2)
 
 
 RANKS = [
@@ -92,10 +110,52 @@ RANKS = [
 
 @pytest.mark.parametrize("lines", [RANKS, RANKS[::-1]])
 def test_data_parallel_counts_are_summed_and_usage_is_the_fullest(lines: list[str]) -> None:
+    """O-41: in any order."""
     m = engine_metrics(VLLM, "\n".join(lines))
     assert (m.running, m.waiting, m.capacity_tokens) == (8, 2, 2100)
     assert m.kv_used == 0.90
     assert m.kv_mean == pytest.approx(0.50)
+
+
+@pytest.mark.parametrize("broken", ["NaN", "", "three", "+Inf", "-1.0"])
+def test_what_one_rank_does_not_tell_is_no_zero_in_the_sum(broken: str) -> None:
+    """O-41, O-44: a drain ends at a sum of 0, so a sum with a hole in it is unknown; other names are whole."""
+    lines = [RANKS[0].replace("3.0", broken), RANKS[1].replace("5.0", "0.0"), *RANKS[2:]]
+    m = engine_metrics(VLLM, "\n".join(lines))
+    assert (m.running, m.waiting, m.kv_used) == (None, 2, 0.90)
+
+
+def test_the_same_series_twice_counts_once() -> None:
+    """O-41: two processes that write one series, or a page that was joined from two; the later one stands."""
+    page = 'vllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
+    again = 'vllm:num_requests_running{model_name="m",engine="0"} 4.0\n'
+    assert engine_metrics(VLLM, page + again).running == 4
+    other = 'vllm:num_requests_running{engine="0",model_name="n"} 2.0\n'
+    assert engine_metrics(VLLM, page + page + other).running == 5
+
+
+def test_a_count_below_nothing_is_unknown_and_a_part_of_a_request_is_one() -> None:
+    """O-42: -1 and 1 are not an empty engine, and neither is 0.4."""
+    negative = "\n".join(RANKS).replace("3.0", "-5.0")
+    assert engine_metrics(VLLM, negative).running is None
+    assert engine_metrics(VLLM, "vllm:num_requests_running 0.4\n").running == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'vllm:num_requests_running{engine="0"} 3.0\r',
+        "vllm:num_requests_running\t3.0",
+        "  vllm:num_requests_running 3.0",
+        "vllm:num_requests_running   3 1395066363000",
+        'vllm:num_requests_running { engine = "0" , } 3e0',
+        'vllm:num_requests_running{model_name="a\\"b},c d\\\\",engine="0"} 3',
+    ],
+)
+def test_every_spelling_that_the_text_form_allows(line: str) -> None:
+    """O-44."""
+    m = engine_metrics(VLLM, f"# TYPE x gauge\n{line}\nvllm:num_requests_waiting 1")
+    assert (m.running, m.waiting, m.bad_lines) == (3, 1, 0)
 
 
 def test_sglang_tensor_parallel_ranks_count_once_and_data_parallel_ranks_add_up() -> None:
@@ -119,12 +179,14 @@ def test_sglang_progress_is_the_realtime_counter_over_modes() -> None:
 
 @pytest.mark.parametrize(("usage", "flag"), [(1.07, True), (-0.1, True), (1.0, False), (0.0, False)])
 def test_usage_out_of_range_is_kept_and_flagged(usage: float, flag: bool) -> None:
+    """O-42."""
     m = engine_metrics(SGLANG, f'sglang:token_usage{{model_name="m",tp_rank="0"}} {usage}')
     assert m.kv_used == usage
     assert m.kv_out_of_range is flag
 
 
 def test_bad_samples_lose_themselves_only() -> None:
+    """O-44."""
     page = (
         'vllm:num_requests_running{model_name="m"} 2.0\n'
         'vllm:num_requests_waiting{model_name="m"} \n'

@@ -10,23 +10,25 @@ from datetime import UTC
 from pathlib import Path
 from typing import ClassVar
 
+from rich.console import RenderableType
 from textual import events
+from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.screen import Screen
 
 from anvil_tui.core.world import World
 from anvil_tui.ui import reads, terminal
 from anvil_tui.ui.actions import BY_VERB, REGISTRY, Action
+from anvil_tui.ui.aim import aim
 from anvil_tui.ui.bridge import TICK_S, Bridge, WorldChanged
 from anvil_tui.ui.deeds import Deeds
 from anvil_tui.ui.modals.dialog import Dialog
 from anvil_tui.ui.modals.picker import Picker
+from anvil_tui.ui.painter import Painter
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters.cells import View
-from anvil_tui.ui.presenters.lifecycle import candidate
 from anvil_tui.ui.presenters.serves import subject
 from anvil_tui.ui.screens.board import Board
-from anvil_tui.ui.screens.listing import Recipes
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
 from anvil_tui.ui.shelves import Shelves
@@ -64,6 +66,7 @@ class Console(App[int], inherit_bindings=False):
         self.bridge: Bridge | None = None
         self._autopump = autopump
         self._followed: tuple[str, str | None] = ("", None)
+        self._painter = Painter()
         self.register_theme(ANVIL)
         self.theme = ANVIL.name
         Strips.ascii_only = terminal.needs_ascii(os.environ) if options.ascii is None else options.ascii
@@ -86,6 +89,11 @@ class Console(App[int], inherit_bindings=False):
         """Writes that wait for the terminal. The attribute is Textual's own; without it the guard is off."""
         writer = getattr(self._driver, "_writer_thread", None)
         return writer._queue.qsize() if writer is not None else 0
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        if isinstance(renderable, CompositorUpdate):
+            renderable = self._painter.of(renderable)
+        super()._display(screen, renderable)
 
     # world and view
 
@@ -179,29 +187,8 @@ class Console(App[int], inherit_bindings=False):
         return self.why(BY_VERB[verb])
 
     def target(self, action: Action) -> Target:
-        """What the action would hit now. A candidate under the cursor is what promote means."""
-        serve, role, recipe = self.world.serve(self.view.serve), "", ""
-        roles = self.world.workspace.roles
-        if serve and serve.record:
-            role = serve.record.role
-        elif len(roles) == 1:
-            role = roles[0].name
-        if action.kind == "recipe":
-            recipe = self._recipe(action)
-        kind, name = self.screen.line(self.view) if isinstance(self.screen, Board) else ("", "")
-        role = name if kind == "role" and action.kind in ("role", "steps") else role
-        on = name if kind == "container" and action.kind == "serve" else self.view.serve
-        return Target(on, role, recipe, self._operation(), target=name if kind == action.kind else "")
-
-    def _recipe(self, action: Action) -> str:
-        if isinstance(self.screen, Recipes):
-            return self.view.recipe
-        chosen = candidate(self.world, View(serve=self.view.serve)) if action.id == "recipe.promote" else None
-        return chosen.name if chosen and chosen.container.id == self.view.serve and chosen.recipe else ""
-
-    def _operation(self) -> str:
-        open_ones = [o.id for o in self.world.operations if o.outcome is None]
-        return self.view.operation if self.view.operation in open_ones else (open_ones[-1] if open_ones else "")
+        """What the action would hit now."""
+        return aim(self.world, self.view, self.screen, action)
 
     # leaving and crashing
 

@@ -55,6 +55,7 @@ class View:
     bundle: str = ""
     standing: str = ""
     stored: str = ""
+    alias: str = ""
     zone: tzinfo | None = None
     filters: tuple[tuple[str, str], ...] = ()
     picked: frozenset[str] = frozenset()

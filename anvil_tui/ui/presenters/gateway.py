@@ -82,6 +82,7 @@ def _role(world: World, now: Gateway, role: Role, width: int) -> Iterator[Row]:
             Cell(literal(alias, 120), "strong"),
             Cell(f" {glyphs.ARROW} ", "dim"),
             _target(now, role, alias),
+            key=alias,
         )
     for slot in role.slots:
         yield _slot(world, now, slot, width)

@@ -64,7 +64,7 @@ class Gateway(Board):
 
     def body(self) -> ComposeResult:
         with Horizontal(classes="stack"):
-            yield Pane(gateway.panel, id="gateway")
+            yield Pane(gateway.panel, "alias", id="gateway")
             yield Pane(gateway.requests_panel, id="requests")
 
 

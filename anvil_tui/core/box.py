@@ -26,7 +26,11 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU. Identity is `uuid`; `index` is a label. `processes` None = the list is not available here."""
+    """One GPU. Identity is `uuid`; `index` is a label. `processes` None = the list is not available here.
+
+    `xids` counts the Xids that the driver told of since its reader began, `xid` is the newest of them (0 = none).
+    `remap_pending`: rows are remapped at the next reset of the GPU; `remap_failed`: they cannot be any more.
+    """
 
     index: int
     uuid: str | None
@@ -52,6 +56,10 @@ class Gpu:
     bus_id: str | None = None
     integrated: bool = False
     processes: tuple[GpuProcess, ...] | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    xid: int | None = None
+    xids: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

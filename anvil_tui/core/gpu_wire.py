@@ -140,6 +140,7 @@ def _process(row: Mapping[str, Any], key: str) -> GpuProcess:
 
 _SPECIAL = {
     "state": _state, "reason": _text, "used_includes_reserved": _flag, "integrated": _flag,
+    "remap_pending": _flag, "remap_failed": _flag,
     "throttle": _texts, "processes": _processes,
     "uuid": _text, "name": _text, "bus_id": _text, "power_w": _number, "power_limit_w": _number,
 }  # fmt: skip

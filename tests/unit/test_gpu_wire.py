@@ -13,6 +13,7 @@ from anvil_tui.core.gpu_wire import GpuFault, keep_rows, snapshot_from_json, sna
 FULL = Gpu(
     3, "GPU-1", "H200", "ok", "temperature: Timeout", 10, 0, 1, 9, False, 0, 31, 76.5, 700.0, 345, 3201,
     ("idle",), 0, 1, 2, 30, "00000000:01:00.0", True, (GpuProcess(7, "vllm", 0), GpuProcess(8)),
+    False, True, 0, 2,
 )  # fmt: skip
 
 

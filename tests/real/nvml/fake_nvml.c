@@ -14,6 +14,8 @@
  *   I.code.WHAT=N   the calls of one kind answer N: mem2 (memory v2 alone), mem, temp, util, power, ecc, ...
  *   I.handle=N      no handle is given for GPU I: the answer is N
  *   epoch=N         a driver restart: when N differs from what nvmlInit saw, every call answers 1
+ *   I.xid=CODE I.xids=N   N Xids happened so far, all of this code; those after registration are told
+ *   I.pending= I.failed=  row remapping
  *   proc=I,PID,BYTES   a compute process on GPU I (any number of lines); BYTES -1 = not available
  *   log=FILE        every call is appended to FILE: "call what index"
  * GPUs are 0..n-1 for every I that has a name. Struct layouts are facts of the NVML ABI.
@@ -262,3 +264,31 @@ struct psample { unsigned pid; unsigned long long ts; unsigned sm, mem, enc, dec
 API R nvmlDeviceGetProcessUtilization(H h, struct psample *o, unsigned *n, unsigned long long seen) { (void)o; (void)seen; GATE("procs"); *n = 0; return NOTFOUND; }
 API R nvmlDeviceGetFieldValues(H h, int n, void *v) { (void)n; (void)v; GATE(NULL); return NOSUP; }
 API R nvmlDeviceGetConfComputeMemSizeInfo(H h, void *v) { (void)v; GATE(NULL); return NOSUP; }
+
+API R nvmlDeviceGetRemappedRows(H h, unsigned *c, unsigned *u, unsigned *p, unsigned *f) {
+    GATE("remap");
+    *c = *u = 0;
+    *p = num(h, "pending", 0);
+    *f = num(h, "failed", 0);
+    return OK;
+}
+struct set { H h; unsigned seen; };
+struct event { H h; unsigned long long type, data; unsigned gi, ci; };
+API R nvmlEventSetCreate(struct set **s) { if (!alive()) return UNINIT; *s = calloc(1, sizeof **s); return OK; }
+API R nvmlEventSetFree(struct set *s) { free(s); return OK; }
+API R nvmlDeviceRegisterEvents(H h, unsigned long long types, struct set *s) {
+    GATE("events");
+    if (types != 8) return NOSUP;
+    s->h = h;
+    s->seen = num(h, "xids", 0);
+    return OK;
+}
+API R nvmlEventSetWait_v2(struct set *s, struct event *e, unsigned ms) {
+    (void)ms;
+    H h = s->h;
+    if (!alive()) return UNINIT;
+    if (s->seen >= num(h, "xids", 0)) return num(h, "lost", 0) ? LOST : 10;
+    s->seen++;
+    *e = (struct event){ h, 8, num(h, "xid", 0), 0xffffffffu, 0xffffffffu };
+    return OK;
+}

@@ -166,6 +166,33 @@ def test_replayed_answers_of_a_real_h200_give_what_nvidia_smi_said(rig: Rig, sta
         assert [p.pid for p in row.processes or ()] == [p["pid"] for p in raw["processes_v3"]]
 
 
+def test_ecc_row_remapping_and_xids(rig: Rig, state: State) -> None:
+    """An Xid of before the reader is not told; one that a call of another GPU follows is that GPU's alone."""
+    state.set(g0__xid=31, g0__xids=3, g1__ecc=4, g1__pending=1, g1__unsupported="events")
+    reader = rig.reader()
+    first, second = gpus(until(reader, lambda r: r.ok and all(g.ecc_uncorrected is not None for g in gpus(r))))
+    assert (first.xid, first.xids, first.remap_pending, first.remap_failed) == (0, 0, False, False)
+    assert (second.xid, second.xids, second.ecc_uncorrected) == (None, None, 4)
+    assert (second.remap_pending, second.remap_failed) == (True, False)
+    state.set(g0__xid=48, g0__xids=5)
+    first = gpus(until(reader, lambda r: gpus(r)[0].xids == 2))[0]
+    assert first.xid == 48
+    state.set(g0__xid=79, g0__xids=6, g0__lost=1)
+    first = gpus(until(reader, lambda r: gpus(r)[0].state == "lost"))[0]
+    assert first.total_bytes is None
+    state.set(g0__lost=None)
+    first = gpus(until(reader, lambda r: gpus(r)[0].state == "ok"))[0]
+    assert (first.xid, first.xids) == (79, 3)
+
+
+def test_what_a_gpu_has_not_got_is_no_zero(rig: Rig, state: State) -> None:
+    state.set(g0__unsupported="ecc,remap,events,throttle")
+    first, second = gpus(until(rig.reader(), lambda r: r.ok and gpus(r)[1].ecc_uncorrected is not None))
+    assert (first.ecc_uncorrected, first.remap_pending, first.remap_failed) == (None, None, None)
+    assert (first.xid, first.xids, first.throttle) == (None, None, None)
+    assert (second.ecc_uncorrected, second.xids, second.throttle) == (0, 0, ())
+
+
 def test_zero_is_measured_zero(rig: Rig, state: State) -> None:
     gpu = gpus(until(rig.reader(), known))[0]
     assert (gpu.used_bytes, gpu.utilization_pct, gpu.throttle) == (0, 0, ())

@@ -224,7 +224,7 @@ def _serves(world: World) -> Iterator[str]:
     elif not world.serves:
         yield "0 serves"
     for s in world.serves:
-        why = f": {s.why}" if s.why else ""
+        why = f": {s.why}" if s.why and s.why != s.phase else ""
         yield f"{s.name} {s.container.id[:12]} {s.position} {s.phase}{why}"
         yield f"    {_lights(s.lights)}; in flight {_text(s.in_flight)}"
         if s.engine.value is not None:

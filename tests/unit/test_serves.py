@@ -20,6 +20,7 @@ from anvil_tui.core.shape import shape_of, write
 from anvil_tui.core.standing import Check, CredentialState
 from anvil_tui.core.status import status_json, status_lines
 from anvil_tui.core.world import BoxRecord, Lease, Phase, RecipeFile, RoleRecord, Serve, ServeRecord, World
+from tests.support import worlds
 from tests.support.membox import IMAGE, recipe, workspace
 
 A, B, F = "a" * 64, "b" * 64, "f" * 64
@@ -418,3 +419,9 @@ def test_status_has_every_gpu_and_every_serve() -> None:
     assert obj["serves"][1]["in_flight"] is None and obj["serves"][0]["in_flight"] == 3
     text = "\n".join(status_lines(made))
     assert "used 0 free n/a of n/a MiB" in text and "process list not available here" in text
+
+
+def test_a_phase_that_says_it_all_is_not_said_twice() -> None:
+    """A serve that was stopped on purpose has no other reason than that."""
+    (line,) = (line.strip() for line in status_lines(worlds.calm()) if line.endswith("stopped"))
+    assert line.split() == [worlds.CANDIDATE, worlds.cid(worlds.CANDIDATE)[:12], "rollback", "stopped"]

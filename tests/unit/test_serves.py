@@ -424,4 +424,4 @@ def test_status_has_every_gpu_and_every_serve() -> None:
 def test_a_phase_that_says_it_all_is_not_said_twice() -> None:
     """A serve that was stopped on purpose has no other reason than that."""
     (line,) = (line.strip() for line in status_lines(worlds.calm()) if line.endswith("stopped"))
-    assert line.split() == [worlds.CANDIDATE, worlds.cid(worlds.CANDIDATE)[:12], "rollback", "stopped"]
+    assert line.split() == [worlds.INCUMBENT, worlds.cid(worlds.INCUMBENT)[:12], "rollback", "stopped"]

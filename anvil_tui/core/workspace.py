@@ -195,6 +195,15 @@ class Storage(Table):
     caches: tuple[PathText, ...] = ()
 
 
+class History(Table):
+    """How much is kept in `state/history` of what was seen on the box: `days` back and `max_mib` in all, whichever
+    is less. 0 in either = nothing is recorded.
+    """
+
+    days: NonNegative = 7
+    max_mib: NonNegative = 256
+
+
 class Workspace(Table):
     """The whole of anvil.toml."""
 
@@ -208,6 +217,7 @@ class Workspace(Table):
     roles: tuple[Role, ...]
     clients: tuple[Client, ...] = ()
     storage: Storage = Storage()
+    history: History = History()
 
     @model_validator(mode="after")
     def _distinct(self) -> Workspace:

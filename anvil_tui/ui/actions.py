@@ -12,7 +12,7 @@ from typing import Literal
 
 from anvil_tui.core.plan import Intent
 from anvil_tui.core.world import World
-from anvil_tui.ui import policies
+from anvil_tui.ui import keymap, policies
 from anvil_tui.ui.policies import Target
 
 Tier = Literal["read", "reversible", "traffic"]
@@ -27,7 +27,7 @@ def _always(world: World, target: Target) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`id` is public: it names a binding, and changing it breaks somebody's keys."""
+    """`id` is public: `[keys]` of the settings names it. `keys` are its own; a person may have given it others."""
 
     id: str
     label: str
@@ -38,11 +38,13 @@ class Action:
     policy: Policy = _always
     intent: Make | None = None
 
+    def __post_init__(self) -> None:
+        keymap.own(self.id, self.keys)
+
     @property
     def key(self) -> str:
-        """The first key as a person writes it."""
-        names = {"question_mark": "?", "colon": ":", "slash": "/", "escape": "esc", "space": "space"}
-        return names.get(self.keys[0], self.keys[0])
+        """Its first key in this console, as a person writes it."""
+        return keymap.key(self.id)
 
     @property
     def mutates(self) -> bool:
@@ -111,7 +113,7 @@ ACTIONS: tuple[Action, ...] = (
         "traffic", "role", policies.drill, lambda t: Intent("drill", role=t.role, stepwise=t.stepwise),
     ),
     Action(
-        "role.steps", "drill by steps", ("S",), "A drill that waits for you before each step; r lets it go on",
+        "role.steps", "drill by steps", ("S",), "A drill that waits for you before each step",
         "traffic", "steps", policies.drill,
     ),
     Action(
@@ -149,7 +151,6 @@ ACTIONS: tuple[Action, ...] = (
 )  # fmt: skip
 REGISTRY: dict[str, Action] = {a.id: a for a in ACTIONS}
 BY_VERB: dict[str, Action] = {a.id.split(".")[1]: a for a in ACTIONS if a.intent}
-VERB_KEYS: dict[str, str] = {verb: a.key for verb, a in BY_VERB.items()}
 
 
 def matches(action: Action, text: str) -> bool:

@@ -17,8 +17,8 @@ from textual.app import App
 from textual.screen import Screen
 
 from anvil_tui.core.world import World
-from anvil_tui.ui import reads, terminal
-from anvil_tui.ui.actions import BY_VERB, REGISTRY, Action
+from anvil_tui.ui import keymap, reads, terminal
+from anvil_tui.ui.actions import BY_VERB, Action
 from anvil_tui.ui.aim import aim
 from anvil_tui.ui.bridge import TICK_S, Bridge, WorldChanged
 from anvil_tui.ui.deeds import Deeds
@@ -62,6 +62,8 @@ class Console(App[int], inherit_bindings=False):
         self.crash: Path | None = None
         self.deeds = Deeds(self, service.deeds) if service.deeds is not None else None
         self.shelves: Shelves = Shelves(self, service.evidence)
+        keymap.use(options.keys)
+        self.by_key = keymap.by_key()
         self.animation_level = "none"
         self.bridge: Bridge | None = None
         self._autopump = autopump
@@ -155,9 +157,6 @@ class Console(App[int], inherit_bindings=False):
             if self.said and isinstance(event, events.Key) and not event.is_forwarded:
                 self.say("")
         await super().on_event(event)
-
-    def action_act(self, action_id: str) -> None:
-        self.dispatch(REGISTRY[action_id])
 
     def dispatch(self, action: Action) -> None:
         """The one road to every action, whether by key or by palette."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.journal import OperationView
-from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.plan import Plan
 from anvil_tui.core.shelf import Disks
 from anvil_tui.ui.actions import REGISTRY, Action
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
@@ -175,23 +175,27 @@ class Deeds:
         assert action.intent is not None
         intent = action.intent(target)
         self.app.say(f"{action.label}: planning")
-        self._call(partial(self.control.plan, intent), partial(self._planned, action, intent))
+        self._call(partial(self.control.plan, intent), partial(self._planned, action, target))
 
-    def _planned(self, action: Action, intent: Intent, plan: Plan | AnvilError) -> None:
+    def _planned(self, action: Action, target: Target, plan: Plan | AnvilError) -> None:
         self.app.say("")
         if isinstance(plan, AnvilError):
             self._refused(action, plan)
             return
 
         def replan(done: Callable[[Plan | AnvilError], None]) -> None:
-            self._call(partial(self.control.plan, intent), done)
+            self._call(partial(self.control.plan, plan.intent), done)
 
         dialog = PlanDialog(plan, action.label.capitalize(), replan)
-        self.app.push_screen(dialog, lambda answer: self._answered(action, dialog, answer))
+        self.app.push_screen(dialog, lambda answer: self._answered(action, target, dialog, answer))
 
-    def _answered(self, action: Action, dialog: PlanDialog, answer: str | None) -> None:
-        if answer is None:
+    def _answered(self, action: Action, target: Target, dialog: PlanDialog, answer: str | None) -> None:
+        """The box may have become closed to this deed while the dialog was open."""
+        reason = action.policy(self.app.world, target)
+        if answer is None or reason:
             self.pending = False
+            if answer is not None:
+                self.app.say(f"{action.label}: {reason}")
             return
         self._call(partial(self.control.start, dialog.plan), partial(self._started, action))
 

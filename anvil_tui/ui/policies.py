@@ -11,6 +11,7 @@ from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.secrets import parse_reference
 from anvil_tui.core.times import span
 from anvil_tui.core.world import Lease, Phase, Serve, World
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters.freshness import why_unusable
 from anvil_tui.ui.presenters.serves import incumbent
 from anvil_tui.ui.text import literal, seconds_since, short_id
@@ -54,7 +55,8 @@ def _free(world: World) -> str | None:
             return f"{operation.kind} {operation.id} is running: one operation at a time{by}"
         if operation.needs_person:
             was = "halted" if operation.outcome else "was interrupted"
-            return f"{operation.kind} {operation.id} {was}: r resumes it, z undoes it"
+            ways = f"{key('operation.resume')} resumes it, {key('operation.undo')} undoes it"
+            return f"{operation.kind} {operation.id} {was}: {ways}"
     if world.lease is not None:
         return f"the lease is held by {_who(world.lease, world)}"
     return why_unusable(world.containers, world.now_s, "the container engine")
@@ -101,7 +103,8 @@ def load(world: World, target: Target) -> str | None:
     for other in world.serves:
         alone = recipe.exclusive or bool(other.record and other.record.exclusive)
         if other.container.running and other.record and alone:
-            return f"{literal(other.name, 80)} holds the box: p promotes {recipe.id} under held traffic"
+            instead = f"{key('recipe.promote')} promotes {recipe.id} under held traffic"
+            return f"{literal(other.name, 80)} holds the box: {instead}"
     return None
 
 
@@ -260,7 +263,8 @@ def undo(world: World, target: Target) -> str | None:
     closed = _operation(world, target, OPEN, "no operation is interrupted or halted")
     found = next((o for o in world.operations if o.id == target.operation), None)
     if closed is None and found and found.decision == "forward":
-        return f"{found.kind} has decided to go forward: r finishes it; afterwards b rolls back"
+        finish, back = key("operation.resume"), key("role.rollback")
+        return f"{found.kind} has decided to go forward: {finish} finishes it; afterwards {back} rolls back"
     return closed
 
 

@@ -11,6 +11,7 @@ from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.shelf import Compared, Disks, RunFiles, Shelf, Verified
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters import gates, operations
 from anvil_tui.ui.screens.listing import Compare, Detail, Gates, Operations, Storage
 from anvil_tui.ui.seams import Evidence
@@ -94,7 +95,7 @@ class Shelves:
     def arm(self) -> None:
         """The bundle under the cursor into the next arm; with both arms filled they are compared."""
         if not isinstance(self.app.screen, Compare):
-            self.app.say("arms are chosen on the compare screen: 6 opens it")
+            self.app.say(f"arms are chosen on the compare screen: {key('view.compare')} opens it")
             return
         bundle = self.app.view.bundle
         if bundle in self.app.world.broken_bundles or not any(p.id == bundle for p in self.app.world.pasts):

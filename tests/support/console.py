@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from textual.pilot import Pilot
 
@@ -21,10 +22,11 @@ DEADLINE_S = 5.0
 
 
 def make(
-    world: World, crash_dir: Path, *, ascii_only: bool = False, evidence: FakeEvidence | None = None
+    world: World, crash_dir: Path, *, ascii_only: bool = False, evidence: FakeEvidence | None = None, **chosen: Any
 ) -> Console:
+    """`chosen` are settings of a person: theme, keys, bell, mouse."""
     service = FakeService(world, evidence)
-    return Console(service, ConsoleOptions(crash_dir, ascii=ascii_only, utc=True), autopump=False)
+    return Console(service, ConsoleOptions(crash_dir, ascii=ascii_only, utc=True, **chosen), autopump=False)
 
 
 class Driver:
@@ -91,9 +93,9 @@ class Driver:
 @asynccontextmanager
 async def console(
     world: World, crash_dir: Path, size: tuple[int, int] = (120, 40), *, ascii_only: bool = False,
-    evidence: FakeEvidence | None = None,
+    evidence: FakeEvidence | None = None, **chosen: Any,
 ) -> AsyncIterator[Driver]:  # fmt: skip
-    app = make(world, crash_dir, ascii_only=ascii_only, evidence=evidence)
+    app = make(world, crash_dir, ascii_only=ascii_only, evidence=evidence, **chosen)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot)
         assert app.bridge is not None

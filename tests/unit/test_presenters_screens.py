@@ -16,7 +16,7 @@ from anvil_tui.core.plan import Intent
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
 from anvil_tui.core.world import BoxRecord, LogView, RecipeFile, RoleRecord, World
-from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY, VERB_KEYS, Action
+from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY, Action
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters import details, gate_table, lifecycle, logs, operations, plans, recipes
 from anvil_tui.ui.presenters.cells import Panel, Row, View
@@ -38,7 +38,7 @@ def strip(world: World, view: View = VIEW, width: int = 120) -> list[str]:
     def why(verb: str) -> str | None:
         return BY_VERB[verb].policy(world, Target(role="primary"))
 
-    rows = lifecycle.strip(world, view, width, why, VERB_KEYS)
+    rows = lifecycle.strip(world, view, width, why)
     assert all(sum(cell_len(c.text) for c in r.cells) == width for r in rows)
     return [line(r).strip() for r in rows]
 

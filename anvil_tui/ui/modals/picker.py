@@ -54,9 +54,12 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
             yield self._list
             yield Line(id="asked")
 
+    @property
+    def typed(self) -> str:
+        return self.query_one(Input).value
+
     def _panel(self, world: World, view: View, width: int, height: int) -> Panel:
-        typed = self.query_one(Input).value
-        found = tuple(self._rows(typed, width))
+        found = tuple(self._rows(self.typed, width))
         return Panel(self.prompt, found or (Row((Cell("nothing matches", "dim"),)),))
 
     def on_mount(self) -> None:

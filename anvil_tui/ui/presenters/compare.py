@@ -12,6 +12,7 @@ from anvil_tui.core.plots import amount, over_streams
 from anvil_tui.core.shelf import Compared
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters import charts
 from anvil_tui.ui.presenters.cells import (
     BLANK,
@@ -70,11 +71,17 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
         rows.append(spread([Cell(f"{glyphs.BAD}   ", "bad"), Cell(literal(name, 60), "text"),
                             Cell(f"  {literal(why, 300)}", "bad")], [], width, name))  # fmt: skip
     if not rows:
-        told = "No bundle matches." if view.filter_of("bundles") else "No bundle yet: g qualifies a serve."
+        told = (
+            "No bundle matches."
+            if view.filter_of("bundles")
+            else f"No bundle yet: {key('serve.qualify')} qualifies a serve."
+        )
         rows = sentence(told, width, "dim")
     wanted = view.filter_of("bundles")
     count = f'filter "{literal(wanted, 20)}" {len(shown(world, view))}/' if wanted else ""
-    return Panel(f"Bundles {count}{len(world.pasts)}", tuple(rows), Cell("space: arm A, B, none", "dim"))
+    return Panel(
+        f"Bundles {count}{len(world.pasts)}", tuple(rows), Cell(f"{key('view.arm')}: arm A, B, none", "dim")
+    )
 
 
 def _line(past: Past, arm: str, width: int) -> list[Row]:
@@ -123,7 +130,8 @@ def _not_yet(view: View, compared: Compared | None, width: int) -> list[Row]:
     elif shelf.comparing:
         rows += sentence("Reading, checking and comparing the bundles of both arms.", width, "accent")
     else:
-        told = "Put at least one bundle in arm A and one in arm B by space; three runs an arm can prove a tie."
+        told = f"Put at least one bundle in arm A and one in arm B by {key('view.arm')}; "
+        told += "three runs an arm can prove a tie."
         rows += sentence(told, width, "dim")
     pairs = [(f"arm {name}", ", ".join(literal(i) for i, arm in shelf.arms.items() if arm == name) or "none yet")
              for name in "AB"]  # fmt: skip

@@ -6,6 +6,7 @@ from anvil_tui.core.bundle import Bundle
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.shelf import Shelf
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, View, left, row, sentence, spread
 from anvil_tui.ui.text import clock, literal
 
@@ -48,7 +49,12 @@ def verdict(shelf: Shelf, name: str, view: View, width: int) -> list[Row]:
     """Whether the bundle is what it was sealed as, by the last check that was asked for."""
     told = shelf.verified.get(name)
     if told is None:
-        return sentence("not checked here: v checks it against its hashes and its journal", width, "dim", indent=2)
+        return sentence(
+            f"not checked here: {key('view.verify')} checks it against its hashes and its journal",
+            width,
+            "dim",
+            indent=2,
+        )
     when = clock(told.at, view.zone)
     if told.found.problems:
         out = sentence(f"{glyphs.BAD} NOT SOUND, checked {when}:", width, "bad", indent=2)

@@ -14,6 +14,7 @@ from anvil_tui.core.shelf import RunFiles
 from anvil_tui.core.times import span
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters import charts, gates
 from anvil_tui.ui.presenters.cells import (
     BLANK,
@@ -169,7 +170,7 @@ def _outcome(world: World, operation: OperationView, gate: GateView, width: int)
     took = _took(world, gate) or NA
     word = [Cell(f"{glyph} {gate.verdict}", tone)]
     if operation.state == "paused" and gate.verdict == "running":
-        word = [Cell(f"{glyphs.WAIT} paused: r lets it go on", "warn")]
+        word = [Cell(f"{glyphs.WAIT} paused: {key('operation.resume')} lets it go on", "warn")]
     parts = [
         word,
         [Cell(f"{gate.done} of {gate.of}" if gate.of else "n/a")],
@@ -229,13 +230,13 @@ def _budgets(world: World, gate: GateView, rule: Mapping[str, Any]) -> list[tupl
     recipe = world.recipe(gate.recipe)
     applies = GATE_KEYS.get(rule["kind"], frozenset())
     told = []
-    for key in (k for k in _BUDGETS if k in applies):
-        own = rule.get(key)
-        of_recipe = getattr(recipe.budgets, key, None) if recipe else None
+    for name in (k for k in _BUDGETS if k in applies):
+        own = rule.get(name)
+        of_recipe = getattr(recipe.budgets, name, None) if recipe else None
         if own is not None:
-            told.append(f"{key} {own:,}")
+            told.append(f"{name} {own:,}")
         elif of_recipe is not None:
-            told.append(f"{key} {of_recipe:,} (the recipe's)")
+            told.append(f"{name} {of_recipe:,} (the recipe's)")
     if rule.get("thinking"):
         told.append(f"thinking {rule['thinking']}")
     return [("budgets", "; ".join([*told, f"timeout {_value(rule.get('timeout_s', NA))} s"]))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from anvil_tui.core.world import World
+from anvil_tui.ui import keymap
 from anvil_tui.ui.actions import ACTIONS, Action, matches
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, joined, left, row, spread
 from anvil_tui.ui.text import literal
@@ -60,7 +61,7 @@ def help_rows(why: Why, width: int) -> list[Row]:
 
 
 def _help(action: Action, closed: str | None, width: int) -> list[Row]:
-    keys = ", ".join([action.key, *action.keys[1:]])
+    keys = ", ".join(map(keymap.written, keymap.keys(action.id)))
     tone: Tone = "dim" if closed else "text"
     cells = [
         left(keys, 15, "faint" if closed else "strong"),

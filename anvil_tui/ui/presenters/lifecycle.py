@@ -9,10 +9,11 @@ from typing import Literal
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.world import Phase, Serve, World
 from anvil_tui.ui import glyphs, policies
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters import gates
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, spread, width_of
-from anvil_tui.ui.presenters.operations import DRAIN, GO_ON, current_step, elapsed, leg, progress_note, waits
+from anvil_tui.ui.presenters.operations import DRAIN, current_step, elapsed, go_on, leg, progress_note, waits
 from anvil_tui.ui.presenters.serves import incumbent
 from anvil_tui.ui.presenters.standing import NO_DRILL, drilled
 from anvil_tui.ui.text import fit, literal
@@ -20,6 +21,9 @@ from anvil_tui.ui.text import fit, literal
 StageState = Literal["done", "running", "open"]
 Why = Callable[[str], str | None]
 
+_DEEDS = {"load": "recipe.load", "qualify": "serve.qualify", "promote": "recipe.promote",
+          "rollback": "role.rollback", "readmit": "role.readmit"}  # fmt: skip
+"""What can come next, by its action."""
 _NOT_UP = (Phase.ABSENT, Phase.CREATED, Phase.STOPPED, Phase.FAILED, Phase.LOST)
 _DOWN = (Phase.ABSENT, Phase.STOPPED, Phase.FAILED)
 _MARKS: dict[StageState, tuple[str, Tone]] = {
@@ -132,7 +136,7 @@ def _urgent(world: World, verb: str | None, beside: bool) -> str | None:
     return verb
 
 
-def strip(world: World, view: View, width: int, why: Why, keys: dict[str, str]) -> tuple[Row, Row]:
+def strip(world: World, view: View, width: int, why: Why) -> tuple[Row, Row]:
     """Two rows: the stages, and what comes next. `why` gives the reason a verb is closed, or None."""
     operation = world.operation
     if operation and operation.outcome is None:
@@ -147,7 +151,7 @@ def strip(world: World, view: View, width: int, why: Why, keys: dict[str, str]) 
     if world.gateway.state == "error" and any(held.incumbent for held in world.record.roles.values()):
         said = Cell(literal(world.gateway.reason, 600), "dim")
         return first, spread([Cell(" next      ", "dim"), Cell("the gateway: ", "warn"), said], [], width)
-    return first, _next_row(_urgent(world, verb, beside), why, keys, _last_drill(world, view), width)
+    return first, _next_row(_urgent(world, verb, beside), why, _last_drill(world, view), width)
 
 
 def _last_drill(world: World, view: View) -> str:
@@ -170,14 +174,14 @@ def _stage_row(serve: Serve, found: tuple[Stage, ...], width: int) -> Row:
     return spread([*head, *cells], [], width)
 
 
-def _next_row(verb: str | None, why: Why, keys: dict[str, str], drill: str, width: int) -> Row:
+def _next_row(verb: str | None, why: Why, drill: str, width: int) -> Row:
     """A reason needs the whole line; else the last drill stands at its end, and that there was none when all is
     well."""
     tail = [Cell(f"{drill} ", "dim")] if drill and (verb is None or drill != NO_DRILL) else []
     if verb is None:
         return spread([Cell(" next      ", "dim"), Cell("nothing: it serves", "dim")], tail, width)
     reason = why(verb)
-    deed = f"{keys.get(verb, '')} {verb}".strip()
+    deed = f"{key(_DEEDS[verb])} {verb}"
     if reason is None:
         return spread([Cell(" next      ", "dim"), Cell(deed, "accent")], tail, width)
     return spread(
@@ -207,11 +211,11 @@ def _operation_rows(world: World, operation: OperationView, width: int) -> tuple
     name = Cell(fit(literal(operation.target), max(8, room)) + "  ", "strong")
     first = spread([*head, name, *tail], [], width)
     if operation.waits_for:
-        tail = [Cell(f"{GO_ON} ", "accent")]
+        tail = [Cell(f"{go_on()} ", "accent")]
         return first, spread([Cell(" "), Cell(waits(operation), "warn")], tail, width)
     if gone or paused:
-        other = "c cancel" if paused else "z undo"
-        ways = [Cell("r resume", "accent"), Cell(" or "), Cell(other, "accent")]
+        other = f"{key('operation.cancel')} cancel" if paused else f"{key('operation.undo')} undo"
+        ways = [Cell(f"{key('operation.resume')} resume", "accent"), Cell(" or "), Cell(other, "accent")]
         return first, spread([Cell(" next      ", "dim"), *ways], [], width)
     now = literal(step.title, 200) if step else "starting"
     said = progress_note(world, operation)

@@ -11,6 +11,7 @@ from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.times import parse_time, span
 from anvil_tui.core.world import Event, Phase, World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters import evidence, gates
 from anvil_tui.ui.presenters.cells import (
     BLANK,
@@ -33,7 +34,7 @@ from anvil_tui.ui.presenters.standing import drill_rows
 from anvil_tui.ui.text import clock, literal, seconds_since, stamp
 
 READY, DRAIN = "ready", "drain"
-GO_ON = "r one step on · c back"
+_RESUME, _UNDO, _CANCEL = "operation.resume", "operation.undo", "operation.cancel"
 _STATES: dict[str, tuple[str, Tone]] = {
     "planned": (glyphs.TODO_DOT, "faint"),
     "running": (glyphs.RUN, "accent"),
@@ -85,17 +86,18 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
         text = f"INTERRUPTED {literal(at, 200)}"
         return [
             spread([*head, Cell(text, "warn")], [], width, operation.id),
-            row(Cell("  r resume · z undo · enter shows its steps", "warn"), key=operation.id),
+            row(
+                Cell(f"  {key(_RESUME)} resume · {key(_UNDO)} undo · {_shows()} its steps", "warn"),
+                key=operation.id,
+            ),
         ]
     if operation.state == "halted":
         why = literal(operation.why or "a person must act", 200)
         return [
             spread([*head, Cell(f"HALTED {why}", "bad")], [], width, operation.id),
-            row(
-                Cell("  nothing else starts: r tries again · z undoes · enter shows what is true", "warn"),
-                key=operation.id,
-            ),
-        ]
+            row(Cell(f"  nothing else starts: {key(_RESUME)} tries again · {key(_UNDO)} undoes · "
+                     f"{_shows()} what is true", "warn"), key=operation.id),
+        ]  # fmt: skip
     if operation.state == "paused":
         return _paused(operation, head, width)
     place, count, step = current_step(operation)
@@ -117,13 +119,25 @@ def _paused(operation: OperationView, head: list[Cell], width: int) -> list[Row]
         return [
             spread([*head, Cell(leg(operation), "dim")], [], width, operation.id),
             *sentence(waits(operation), width, "warn", indent=2, key=operation.id, most=2),
-            row(Cell(f"  {GO_ON}", "warn"), key=operation.id),
+            row(Cell(f"  {go_on()}", "warn"), key=operation.id),
         ]
     said = "PAUSED: its gates wait, the lease is held"
     return [
         spread([*head, Cell(said, "warn")], [], width, operation.id),
-        row(Cell("  r lets them go on · c cancels with a reason", "warn"), key=operation.id),
+        row(
+            Cell(f"  {key(_RESUME)} lets them go on · {key(_CANCEL)} cancels with a reason", "warn"),
+            key=operation.id,
+        ),
     ]
+
+
+def _shows() -> str:
+    return f"{key('view.detail')} shows"
+
+
+def go_on() -> str:
+    """The two ways of an operation that waits before a step."""
+    return f"{key(_RESUME)} one step on · {key(_CANCEL)} back"
 
 
 def waits(operation: OperationView) -> str:
@@ -300,21 +314,29 @@ def what_now(operation: OperationView) -> str:
             return f"It has decided ({operation.decision}) and ends by itself, also without this console."
         case "paused" if operation.waits_for:
             return (
-                f"It {waits(operation)}. The lease stays held: r lets it go one step on; c takes it back, with a "
-                "reason."
+                f"It {waits(operation)}. The lease stays held: {key(_RESUME)} lets it go one step on; "
+                f"{key(_CANCEL)} takes it back, with a reason."
             )
         case "paused":
-            return "Its gates wait and the lease is held: r lets them go on, c cancels it with a reason."
+            return (
+                f"Its gates wait and the lease is held: {key(_RESUME)} lets them go on, {key(_CANCEL)} cancels it "
+                "with a reason."
+            )
         case "running":
-            return "It runs in its own process and goes on without this console until c cancels it, with a reason."
+            return (
+                "It runs in its own process and goes on without this console until "
+                f"{key(_CANCEL)} cancels it, with a reason."
+            )
         case "interrupted" if operation.decision == "forward":
-            return "Its process is gone after the decision: r resumes and finishes it."
+            return f"Its process is gone after the decision: {key(_RESUME)} resumes and finishes it."
         case "interrupted":
-            return "Its process is gone before a decision: z undoes it, and r does the same."
+            return (
+                f"Its process is gone before a decision: {key(_UNDO)} undoes it, and {key(_RESUME)} does the same."
+            )
         case "halted":
             return (
-                "A person must act: mend what the last line names, then r or z goes on from here; or see to it "
-                f"yourself and then `anvil-tui operations accept {operation.id}`."
+                f"A person must act: mend what the last line names, then {key(_RESUME)} or {key(_UNDO)} goes on "
+                f"from here; or see to it yourself and then `anvil-tui operations accept {operation.id}`."
             )
         case "undone":
             return "Everything was put back."

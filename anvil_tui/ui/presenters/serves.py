@@ -5,6 +5,7 @@ from __future__ import annotations
 from anvil_tui.core.inflight import slot_text
 from anvil_tui.core.world import OPERATION_LABEL, Light, Phase, Serve, World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
 from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.standing import drilled
@@ -109,12 +110,12 @@ def _title(world: World, view: View, count: int) -> str:
 
 def _nothing(world: World, width: int) -> list[Row]:
     if world.serves:
-        return sentence("No serve matches the filter: esc clears it.", width, "dim")
+        return sentence(f"No serve matches the filter: {key('view.back')} clears it.", width, "dim")
     if world.containers.state == "unknown":
         return sentence(f"unknown: containers {literal(world.containers.reason)}", width, "dim")
     if not world.containers.ok:
         return sentence("Containers cannot be read, so what runs is unknown.", width, "bad")
-    return sentence("No serve yet. l loads one from a recipe.", width, "dim")
+    return sentence(f"No serve yet. {key('recipe.load')} loads one from a recipe.", width, "dim")
 
 
 def _name_width(width: int) -> int:

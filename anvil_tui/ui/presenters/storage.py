@@ -13,6 +13,7 @@ from anvil_tui.core.shelf import Disks
 from anvil_tui.core.times import age_s, parse_time, span
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters.cells import (
     BLANK,
     Cell,
@@ -40,7 +41,7 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     disks = view.shelf.disks
     if disks is None:
         return Panel("Storage", tuple(sentence("The disks are being looked at.", width, "dim")))
-    note = Cell(f"read {_age(world, disks)} ago, ctrl+l reads again", "dim")
+    note = Cell(f"read {_age(world, disks)} ago, {key('view.redraw')} reads again", "dim")
     if disks.error:
         return Panel("Storage", tuple(sentence(f"cannot be read: {literal(disks.error)}", width, "bad")), note)
     rows: list[Row] = []
@@ -71,7 +72,7 @@ def why_kept(disks: Disks, target: str) -> str | None:
     if found is None:
         return "it is not there any more"
     if "status" in found:
-        return "a container: `unload` removes it, x on the storage screen"
+        return f"a container: `unload` removes it, {key('serve.unload')} on the storage screen"
     return f"needed by {'; '.join(found['held_by'])}" if found["held_by"] else None
 
 
@@ -143,14 +144,20 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
     if "status" in found:
         rows += [
             BLANK,
-            *sentence("No role and no way back means it. x unloads it: the container goes.", width, "dim"),
+            *sentence(
+                f"No role and no way back means it. {key('serve.unload')} unloads it: the container goes.",
+                width,
+                "dim",
+            ),
         ]
         return Panel(f"Container {literal(found['name'], 120)}", tuple(rows))
     rows += [BLANK, row(Cell(f"Needed by {len(found['held_by'])}", "accent"))]
     for holder in found["held_by"]:
         rows += sentence(literal(holder), width, indent=2)
     if not found["held_by"]:
-        rows += sentence("Nobody refers to it: X removes exactly it.", width, "good", indent=2)
+        rows += sentence(
+            f"Nobody refers to it: {key('storage.remove')} removes exactly it.", width, "good", indent=2
+        )
     return Panel(literal(name(found), 200), tuple(rows))
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.events import Key
 from textual.screen import Screen
 
 from anvil_tui.core.world import World
-from anvil_tui.ui.actions import ACTIONS, REGISTRY, VERB_KEYS
+from anvil_tui.ui.actions import REGISTRY
 from anvil_tui.ui.presenters.cells import Cell, Row, View, spread
 from anvil_tui.ui.presenters.header import header
 from anvil_tui.ui.presenters.help import hints, urgent
@@ -35,7 +36,6 @@ class Board(Screen[None], inherit_bindings=False):
     HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.palette", "view.back", "view.filter", "view.detail")
     field = ""
     BINDINGS = [
-        *(Binding(",".join(a.keys), f"app.act('{a.id}')", a.label, id=a.id, show=False) for a in ACTIONS),
         *(Binding(keys, f"move({by})", show=False) for keys, by in _MOVES.items()),
     ]
 
@@ -69,7 +69,7 @@ class Board(Screen[None], inherit_bindings=False):
         if not width or not self.is_mounted:
             return
         self.query_one("#header", Line).set_rows(header(world, view, width))
-        lines = strip(world, view, width, self.console.why_verb, VERB_KEYS)
+        lines = strip(world, view, width, self.console.why_verb)
         if self.console.silent_s:
             lines = (_silent(self.console.silent_s, width), lines[1])
         self.query_one("#strip", Line).set_rows(*lines)
@@ -84,7 +84,8 @@ class Board(Screen[None], inherit_bindings=False):
         rows = hints(shown, self.console.why, width)
         if said:
             rows = spread([Cell(" "), Cell(literal(said), "warn")], [], width)
-        self.query_one("#hints", Line).set_rows(rows)
+        for line in self.query("#hints").results(Line):  # none yet on a screen that was opened just now
+            line.set_rows(rows)
 
     def line(self, view: View) -> tuple[str, str]:
         """Kind and name of the selected line, where a screen lists things of several kinds."""
@@ -108,6 +109,14 @@ class Board(Screen[None], inherit_bindings=False):
         if panes:
             at = panes.index(now) if now in panes else -1
             panes[(at + by) % len(panes)].focus()
+
+    def on_key(self, event: Key) -> None:
+        """Textual's keymap drops a given key while an input has the focus; this is the only table of keys."""
+        action = self.console.by_key.get(event.key)
+        if action:
+            event.stop()
+            event.prevent_default()
+            self.console.dispatch(REGISTRY[action])
 
     def action_move(self, by: int) -> None:
         pane = self.focused_pane()

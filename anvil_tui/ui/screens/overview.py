@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from anvil_tui.core.world import World
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters import capacity, gates, gpus, operations, serves, tiny
 from anvil_tui.ui.presenters.cells import Cell, View, spread
 from anvil_tui.ui.screens.board import Board
@@ -81,7 +82,9 @@ class Overview(Board):
         for name, (label, _) in _TABS.items():
             here = self.has_class(f"-{name}")
             cells += [Cell(f"[{label}]" if here else f" {label} ", "mark" if here else "dim"), Cell(" ")]
-        self.query_one("#tabs", Line).set_rows(spread(cells, [Cell("tab next ", "faint")], self.size.width))
+        self.query_one("#tabs", Line).set_rows(
+            spread(cells, [Cell(f"{key('view.next')} next ", "faint")], self.size.width)
+        )
 
     def panes(self) -> list[Pane]:
         if self.is_tiny:

@@ -6,6 +6,7 @@ from textual.events import Key
 
 from anvil_tui.core.world import LogView, World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters import logs
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View
 from anvil_tui.ui.text import clip, literal
@@ -53,7 +54,16 @@ class Tail(Pane):
     def _seen(self, room: int) -> list[Row]:
         lines = self._lines if self.held is None else [x for x in self._lines if x[0] <= self.held]
         if self.held is not None and not lines and self._lines:
-            return [Row((Cell(f"  line {self.held:,} has fallen off the front: f follows again", "warn"),))]
+            return [
+                Row(
+                    (
+                        Cell(
+                            f"  line {self.held:,} has fallen off the front: {key('view.pause')} follows again",
+                            "warn",
+                        ),
+                    )
+                )
+            ]
         if not lines:
             return [Row((Cell("  no line yet" if self._log else "  choose a serve to read its log", "dim"),))]
         return [self._one(text) for _, text in lines[-room:]] if room else []

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from anvil_tui.adapters.timed_socket import TimedSocket, connect
 from anvil_tui.core.chat import ChatAnswer, ChatRequest, request_body
 from anvil_tui.core.chat_stream import KEPT_RAW, StreamAssembler, message_answer
 from anvil_tui.core.responses import ResponsesAssembler, chat_shaped
@@ -22,7 +22,6 @@ from anvil_tui.core.sse import SseDecoder, SseEvent, SseTooLong
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
-_MIN_TIMEOUT_S = 0.001
 _BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -39,32 +38,6 @@ _ROUTES = {
     "chat": _Route("/v1/chat/completions", dict, StreamAssembler),
     "responses": _Route("/v1/responses", chat_shaped, ResponsesAssembler),
 }
-
-
-class _Socket(socket.socket):
-    """A connected socket with one deadline over all its calls, that stamps each read as it returns."""
-
-    now: Callable[[], float]
-    deadline_s: float
-    idle_s: float | None = None
-    read_at_s: float = 0.0
-
-    def left_s(self) -> float:
-        left = self.deadline_s - self.now()
-        if left <= 0:
-            raise TimeoutError("deadline")
-        return left
-
-    def recv_into(self, *args: object, **kwargs: object) -> int:
-        left = self.left_s()
-        self.settimeout(max(_MIN_TIMEOUT_S, left if self.idle_s is None else min(left, self.idle_s)))
-        got = super().recv_into(*args, **kwargs)  # type: ignore[arg-type]
-        self.read_at_s = self.now()
-        return got
-
-    def sendall(self, *args: object, **kwargs: object) -> None:
-        self.settimeout(max(_MIN_TIMEOUT_S, self.left_s()))
-        super().sendall(*args, **kwargs)  # type: ignore[arg-type]
 
 
 class OpenAIClient:
@@ -85,7 +58,7 @@ class OpenAIClient:
         body = json.dumps(request_body(request)).encode()
         connection = http.client.HTTPConnection(url.hostname or "", url.port)
         try:
-            sock = self._connect(connection.host, connection.port, began + timeout_s)
+            sock = connect(connection.host, connection.port, began + timeout_s, self._now)
         except OSError as why:
             message = f"{base_url}: {_reason(why)} (after {self._now() - began:.1f} s)"
             return ChatAnswer(None, error="unreachable", error_message=message)
@@ -96,15 +69,8 @@ class OpenAIClient:
         finally:
             connection.close()
 
-    def _connect(self, host: str, port: int, deadline_s: float) -> _Socket:
-        plain = socket.create_connection((host, port), timeout=max(_MIN_TIMEOUT_S, deadline_s - self._now()))
-        sock = _Socket(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.now, sock.deadline_s = self._now, deadline_s
-        return sock
-
     def _exchange(
-        self, connection: http.client.HTTPConnection, sock: _Socket, prefix: str, route: _Route, body: bytes,
+        self, connection: http.client.HTTPConnection, sock: TimedSocket, prefix: str, route: _Route, body: bytes,
         api_key: str | None, began: float,
     ) -> ChatAnswer:  # fmt: skip
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
@@ -124,7 +90,7 @@ class OpenAIClient:
         return replace(answer, headers=seen, client_queue_s=sent - began)
 
     def _body(
-        self, response: http.client.HTTPResponse, sock: _Socket, route: _Route, sent: float, sent_bytes: int
+        self, response: http.client.HTTPResponse, sock: TimedSocket, route: _Route, sent: float, sent_bytes: int
     ) -> ChatAnswer:
         kind, status = response.getheader("Content-Type") or "", response.status
         if status == 200 and "text/event-stream" in kind:
@@ -145,7 +111,7 @@ class OpenAIClient:
         return message_answer(status, kind, whole, sent_bytes, sock.read_at_s - sent, route.shape)
 
     def _stream(
-        self, response: http.client.HTTPResponse, sock: _Socket, assembler: StreamAssembler, sent: float
+        self, response: http.client.HTTPResponse, sock: TimedSocket, assembler: StreamAssembler, sent: float
     ) -> ChatAnswer:
         decoder, total = SseDecoder(), 0
         how, message = "eof", ""

@@ -57,6 +57,7 @@ def container(attrs: Mapping[str, Any], pins: tuple[str, ...] = ()) -> Container
             (str(m.get("Source") or m.get("Name") or ""), str(m.get("Destination") or ""), m.get("RW") is False)
             for m in map(_map, attrs.get("Mounts") or ())
         ),
+        network=str(host.get("NetworkMode") or ""),
     )
 
 

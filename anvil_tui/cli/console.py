@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from platformdirs import user_state_path
 
 from anvil_tui.cli.launch import spawn, start
 from anvil_tui.cli.settings import Used, settings_of
-from anvil_tui.cli.wiring import box_of, open_probes
+from anvil_tui.cli.wiring import BareBox, bare_probes, found_workspace, open_bare, open_box, open_probes
+from anvil_tui.core.discovery import NO_WORKSPACE
+from anvil_tui.core.errors import NotFound
 from anvil_tui.core.plan import Intent, Plan
-from anvil_tui.core.shelf import Disks
+from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
 from anvil_tui.core.storage import storage_json
 from anvil_tui.service.box import Box
 from anvil_tui.service.library import Library
@@ -67,19 +72,59 @@ class Service:
         self._box.gpus.close()
 
 
+class NoEvidence:
+    """There is no workspace, so there are no bundles."""
+
+    def run(self, operation: str) -> RunFiles:
+        raise NotFound(NO_WORKSPACE)
+
+    def compare(self, arms: Mapping[str, str]) -> Compared:
+        raise NotFound(NO_WORKSPACE)
+
+    def verify(self, names: Iterable[str]) -> Mapping[str, Verified]:
+        raise NotFound(NO_WORKSPACE)
+
+
+class BareService:
+    """A console on a box without a workspace: it reads, and there is nothing to change the box with."""
+
+    deeds = None
+
+    def __init__(self, bare: BareBox) -> None:
+        self._probes = bare_probes(bare)
+        self.store, self.evidence = self._probes.store, NoEvidence()
+
+    def disks(self) -> Disks:
+        raise NotFound(NO_WORKSPACE)
+
+    def begin(self) -> None:
+        self._probes.start()
+
+    def follow(self, container_id: str | None) -> None:
+        self._probes.follow(container_id)
+
+    def end(self) -> None:
+        self._probes.stop()
+
+
 def open_console(args: argparse.Namespace) -> int:
     used = settings_of(args)
-    box = box_of(args)
-    probes = open_probes(box, read_only=args.read_only)
+    directory = found_workspace(args)
+    service: Service | BareService = BareService(open_bare()) if directory is None else _service(directory, args)
     if used.notice:
-        probes.store.update(source_errors={"settings": used.notice})
-    service = Service(box, probes, None if args.read_only else Deeds(box))
+        complaints = service.store.world.source_errors
+        service.store.update(source_errors={**complaints, "settings": used.notice})
     from anvil_tui.ui.app import run
 
     try:
-        return run(service, _options(used, Path(box.directory) / "state"))
+        return run(service, _options(used, directory / "state" if directory else user_state_path("anvil-tui")))
     finally:
         service.end()
+
+
+def _service(directory: Path, args: argparse.Namespace) -> Service:
+    box = open_box(directory)
+    return Service(box, open_probes(box, read_only=args.read_only), None if args.read_only else Deeds(box))
 
 
 def _options(used: Used, crash_dir: Path) -> ConsoleOptions:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anvil_tui.cli.judging import feasibility, held_now, one_recipe
-from anvil_tui.cli.wiring import box_of, open_probes
+from anvil_tui.cli.wiring import bare_probes, box_of, found_workspace, open_bare, open_box, open_probes
 from anvil_tui.core.credentials import copy_text, credential_text, unproven
 from anvil_tui.core.errors import AnvilError, NotFound
 from anvil_tui.core.holding import Holding, word
@@ -21,13 +21,12 @@ from anvil_tui.service.box import Box
 
 def status(args: argparse.Namespace) -> int:
     """What every source says now. 0 even when something is unwell: the answer is the data."""
-    box = box_of(args)
+    directory = found_workspace(args)
+    probes = bare_probes(open_bare()) if directory is None else open_probes(open_box(directory), read_only=True)
     try:
-        probes = open_probes(box, read_only=True)
-        probes.once()
-        world = probes.store.world
+        world = probes.once()
     finally:
-        box.gpus.close()
+        probes.stop()
     print(json.dumps(status_json(world), default=str) if args.json else "\n".join(status_lines(world)))
     return 0
 

@@ -12,7 +12,8 @@ from platformdirs import user_config_path
 
 from anvil_tui.adapters.toml_files import load_settings
 from anvil_tui.core.errors import BadFile, NotFound
-from anvil_tui.core.settings import NAMES, Chosen, Layer, Settings, choose, key_problems, keys_of, over_ssh
+from anvil_tui.core.settings import NAMES, Chosen, Settings, choose, key_problems, keys_of, over_ssh
+from anvil_tui.core.tables import Layer
 from anvil_tui.ui.actions import REGISTRY
 
 OWN_KEYS = {action.id: action.keys for action in REGISTRY.values()}

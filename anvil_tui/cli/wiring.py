@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from anvil_tui.adapters.anvil_gateway import AnvilGatewayControl, AnvilGatewayReader
@@ -17,6 +19,7 @@ from anvil_tui.adapters.command_runner import ChildCommands
 from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.docker_images import DockerImages
+from anvil_tui.adapters.engine_find import HttpEngineFinder
 from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.file_look import LocalFiles
 from anvil_tui.adapters.folder_rows import FolderRows
@@ -34,22 +37,40 @@ from anvil_tui.adapters.port_look import LocalPorts
 from anvil_tui.adapters.sandbox import ChildSandbox
 from anvil_tui.adapters.secrets import find, resolve
 from anvil_tui.adapters.toml_files import load_recipes, load_suites, load_workspace
+from anvil_tui.core.discovery import NO_WORKSPACE, without_file
 from anvil_tui.core.errors import AnvilError, BadFile
+from anvil_tui.core.reading import Reading
 from anvil_tui.core.redact import redact
-from anvil_tui.core.workspace import Workspace
-from anvil_tui.core.world import World
-from anvil_tui.ports import GatewayControl, GatewayReader
+from anvil_tui.core.tables import Layer
+from anvil_tui.core.workspace import Containers, Workspace
+from anvil_tui.core.world import BoxRecord, World
+from anvil_tui.ports import Clock, GatewayControl, GatewayReader
 from anvil_tui.service.box import Box, Controls
+from anvil_tui.service.discovery import Discovery
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts
 from anvil_tui.service.probes import Probes, Sources
 from anvil_tui.service.store import Store
 
 
+def chosen_dir(args: argparse.Namespace) -> tuple[Path, Layer]:
+    """--workspace, else ANVIL_TUI_WORKSPACE, else the current directory, and which of them it was."""
+    named = os.environ.get("ANVIL_TUI_WORKSPACE", "")
+    layer: Layer = "flag" if args.workspace else "env" if named else "default"
+    return Path(args.workspace or named or ".").expanduser().resolve(), layer
+
+
+def found_workspace(args: argparse.Namespace) -> Path | None:
+    """The workspace; None where nobody named one and the current directory has none: the box is discovered."""
+    directory, layer = chosen_dir(args)
+    if layer == "default" and not os.path.lexists(directory / "anvil.toml"):
+        return None
+    return workspace_dir(args)
+
+
 def workspace_dir(args: argparse.Namespace) -> Path:
-    """--workspace, else ANVIL_TUI_WORKSPACE, else the current directory; it must hold anvil.toml."""
-    chosen = args.workspace or Path(os.environ.get("ANVIL_TUI_WORKSPACE") or ".")
-    directory: Path = chosen.expanduser().resolve()
+    """The chosen directory, which must hold anvil.toml."""
+    directory, _ = chosen_dir(args)
     if not (directory / "anvil.toml").exists():
         raise BadFile(
             str(directory / "anvil.toml"),
@@ -107,6 +128,44 @@ def open_box(directory: Path) -> Box:
 def open_bundles(directory: Path) -> BundleFolders:
     """The evidence of the workspace: its operations', and what is kept in `evidence/`."""
     return BundleFolders(directory / "state" / "operations", directory / "evidence")
+
+
+@dataclass(frozen=True, slots=True)
+class BareBox:
+    """A box without a workspace: its readers, and "" or why what the environment names is not used."""
+
+    workspace: Workspace
+    clock: Clock
+    sources: Sources
+    complaint: str
+
+
+def open_bare() -> BareBox:
+    """What can be read of this machine without a file, a key or a control object."""
+    url, complaint = local_docker(os.environ.get("DOCKER_HOST", ""))
+    workspace, clock = without_file(socket.gethostname().partition(".")[0], url), SystemClock()
+    host = host_inspector(url, Path("/"), clock)
+    sources = Sources(
+        gpus=ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock), host=host,
+        containers=DockerReader(url, workspace.containers.timeout_s), engines=HttpEngineReader(clock),
+        gateway=None, record=BoxRecord, stored=dict, operations=tuple, lease=lambda: None, recipes=tuple,
+        pids=host.containers_of, discover=Discovery(HttpEngineFinder(clock), clock).look,
+    )  # fmt: skip
+    return BareBox(workspace, clock, sources, complaint)
+
+
+def local_docker(named: str) -> tuple[str, str]:
+    """The Docker socket of this machine, and why DOCKER_HOST is not used: engines are asked on this machine's
+    loopback, so a daemon elsewhere would be read beside the wrong engines."""
+    if not named or named.startswith("unix://"):
+        return named or Containers().url, ""
+    return Containers().url, f"DOCKER_HOST names {redact(named)}, which discovery does not read: give a workspace"
+
+
+def bare_probes(bare: BareBox) -> Probes:
+    complaints = {"docker": bare.complaint} if bare.complaint else {}
+    world = World(bare.workspace, True, gateway=Reading.unknown(NO_WORKSPACE, "gateway"), source_errors=complaints)
+    return Probes(Store(world, bare.clock), bare.sources, bare.clock)
 
 
 def open_probes(box: Box, *, read_only: bool) -> Probes:

@@ -142,7 +142,8 @@ class Container:
     when it never ran.
     `pins` are the repo digests of its image; `image_id` is the daemon's id of the image it runs.
     `env_names` are the names of its environment variables, never their values. `mounts` are (path on its
-    machine, path inside, whether read-only).
+    machine, path inside, whether read-only). `network` is the daemon's own word: `host`, `bridge`,
+    `container:ID`, a name; "" = not known.
     """
 
     id: str
@@ -169,6 +170,7 @@ class Container:
     pins: tuple[str, ...] = ()
     env_names: tuple[str, ...] = ()
     mounts: tuple[tuple[str, str, bool], ...] = ()
+    network: str = ""
 
     @property
     def running(self) -> bool:

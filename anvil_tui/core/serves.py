@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from anvil_tui.core.box import Container, Engine, Gpu
+from anvil_tui.core.discovery import Found
 from anvil_tui.core.drills import HOME
 from anvil_tui.core.exit_cause import ExitCause, exit_cause, never_ran, stop_requested
 from anvil_tui.core.journal import OperationView
@@ -98,7 +99,7 @@ def _shown(world: World) -> Iterable[Container]:
         yield seen.pop(record.container_id, absent)
     for c in seen.values():
         holds = c.gpus.effective != "none" and c.status not in ("created", "exited", "dead")
-        if OPERATION_LABEL in c.labels or holds:
+        if OPERATION_LABEL in c.labels or holds or c.id in world.found:
             yield c
 
 
@@ -143,6 +144,8 @@ def _phase(world: World, serve: Serve, role: str, cause: ExitCause | None) -> tu
     if c.status == "missing":
         return Phase.ABSENT, f"missing: container {c.id[:12]} was removed behind the console; its record is kept"
     looping = restart_loop(c, world)
+    if serve.position == "foreign" and c.id in world.found and c.running and not looping:
+        return _discovered(world, serve, world.found[c.id])
     if serve.position == "foreign":
         return Phase.FOREIGN, looping or c.going or "; ".join(t for t in (_holds(c), tag_drift(world, c)) if t)
     if looping:
@@ -155,6 +158,26 @@ def _phase(world: World, serve: Serve, role: str, cause: ExitCause | None) -> tu
     if c.status == "paused":
         return Phase.FAILED, "paused: the process is frozen"
     return _alive(world, serve, role)
+
+
+def _discovered(world: World, serve: Serve, found: Found) -> tuple[Phase, str]:
+    """An engine that no workspace names: what it says of itself, with nothing promised to compare it with."""
+    c, engine = serve.container, serve.engine.value
+    given = _holds(c) if c.gpus.effective != "none" else ""
+    drift = tag_drift(world, c)
+    if found.engine is None:
+        return Phase.FOREIGN, "; ".join(t for t in (found.why, given, drift) if t)
+    said = [f"{found.engine} on 127.0.0.1:{found.port}", given, drift]
+    if engine is None:
+        return Phase.LOADING, "; ".join(t for t in (*said, serve.engine.reason) if t)
+    trail = world.trails.get(c.id)
+    if engine.http != "ready" and not (trail and trail.was_ready and trail.misses < MISSES):
+        phase, why = _not_ready(world, serve, engine)
+        return phase, "; ".join(t for t in (why, *said) if t)
+    if serve.lights.progress.state == "bad":
+        return Phase.FAILED, "; ".join(t for t in (f"{serve.lights.progress.word}, no token progress", *said) if t)
+    names = f"serves {', '.join(engine.served)}" if engine.served else engine.reason
+    return Phase.READY, "; ".join(t for t in (names, *said) if t)
 
 
 def restart_loop(c: Container, world: World) -> str:

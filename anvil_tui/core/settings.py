@@ -14,12 +14,11 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from anvil_tui.core.tables import Line, Table
+from anvil_tui.core.tables import Layer, Line, Table
 
 SETTINGS_SCHEMA: Literal["anvil.settings/1"] = "anvil.settings/1"
 Theme = Literal["anvil", "light", "high-contrast", "colour-blind"]
 Choice = Literal["auto", "yes", "no"]
-Layer = Literal["flag", "env", "file", "default"]
 
 MOVES = ("up", "down", "j", "k", "pageup", "pagedown", "home", "end")
 """Keys that move the cursor on every screen; no action can have them."""

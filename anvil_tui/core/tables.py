@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -32,6 +32,10 @@ PathText = Annotated[str, matching(r"[^\x00-\x1f\x7f]*", "a path without control
 Line = Annotated[str, matching(r"[^\x00-\x1f\x7f]{1,200}", "one line of 1 to 200 characters")]
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
+
+
+Layer = Literal["flag", "env", "file", "default"]
+"""What set a value of a run: the first of them that says anything."""
 
 
 class Table(BaseModel):

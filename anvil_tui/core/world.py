@@ -14,6 +14,7 @@ from typing import Literal
 from anvil_tui.core.alarms import Alarm
 from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
 from anvil_tui.core.capacity import Proven
+from anvil_tui.core.discovery import Found
 from anvil_tui.core.engine_log import LoadPhase
 from anvil_tui.core.holding import Holding, Past
 from anvil_tui.core.journal import OperationView
@@ -209,7 +210,8 @@ class World:
     read, `broken_bundles` says of the others, by id, why not. `proofs`, by container id, are the slow checks of a
     return to it; `pids` gives the container of each process that NVML names ("" = of none). By role, `rollbacks`
     is the way back, `returns` the incumbent's, which will be the way back of the next promotion. `replayed` worlds
-    come from a recording: their clocks are the recording's, and no deed can start from them.
+    come from a recording: their clocks are the recording's, and no deed can start from them. `found`, by container
+    id, is what discovery tells of engines that no workspace names; it is filled where there is no workspace alone.
     """
 
     workspace: Workspace
@@ -253,6 +255,7 @@ class World:
     problems: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     replayed: bool = False
+    found: Mapping[str, Found] = field(default_factory=dict)
 
     def recipe(self, recipe_id: str) -> Recipe | None:
         return next((f.recipe for f in self.recipes if f.recipe and f.recipe.id == recipe_id), None)

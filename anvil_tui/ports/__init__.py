@@ -28,6 +28,7 @@ from anvil_tui.core.chat import ChatAnswer as ChatAnswer
 from anvil_tui.core.chat import ChatRequest as ChatRequest
 from anvil_tui.core.chat import ToolCall as ToolCall
 from anvil_tui.core.corpus import Corpus, MediaFile
+from anvil_tui.core.discovery import Recognised
 from anvil_tui.core.lanes import Instrument
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
@@ -38,6 +39,13 @@ class Clock(Protocol):
     def monotonic_s(self) -> float: ...
     def utc(self) -> datetime: ...
     def sleep(self, seconds: float) -> None: ...
+
+
+class EngineFinder(Protocol):
+    """Asks one loopback port who answers there: without a credential, a redirect or anything that generates."""
+
+    def recognise(self, port: int) -> Recognised:
+        """Never raises; bounded to some seconds."""
 
 
 class GpuReader(Protocol):

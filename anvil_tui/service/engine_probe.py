@@ -12,7 +12,7 @@ from anvil_tui.core.kv_log import capacity, with_log
 from anvil_tui.core.progress import advance
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
-from anvil_tui.core.serves import Seat, seat_of
+from anvil_tui.core.serves import seat_of
 from anvil_tui.core.times import is_before, utc_text
 from anvil_tui.core.world import World
 from anvil_tui.ports import Clock, ContainerReader, EngineReader
@@ -22,6 +22,25 @@ ENGINE_S = 2.0
 LOADING_LINES = 200
 # The start-up lines of a serve that has logged requests for days lie far back; read once for each start.
 STARTUP_LINES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where an engine is asked, and how: its kind, its loopback port, whether it was given GPUs."""
+
+    engine: EngineKind
+    port: int
+    gpus: bool
+
+
+def spot_of(world: World, container: Container) -> Spot | None:
+    """By its recipe where one made it, else as discovery found it; None = it cannot be asked."""
+    if seat := seat_of(world, container):
+        return Spot(seat.recipe.engine, seat.port, bool(seat.recipe.gpus.select))
+    found = world.found.get(container.id)
+    if found is None or found.engine is None or found.port is None:
+        return None
+    return Spot(found.engine, found.port, container.gpus.effective != "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +58,18 @@ class EngineProbe:
         self._store, self._engines, self._containers, self._clock = store, engines, containers, clock
         self._starts: dict[tuple[str, str | None], _StartUp] = {}
 
-    def seated(self) -> dict[str, tuple[Container, Seat]]:
-        """Running containers of ours whose port and kind are known, by id."""
+    def seated(self) -> dict[str, tuple[Container, Spot]]:
+        """Running containers whose port and kind are known, by id."""
         world = self._store.world
         running = [s.container for s in world.serves if s.container.running]
-        return {c.id: (c, seat) for c in running if (seat := seat_of(world, c))}
+        return {c.id: (c, seat) for c in running if (seat := spot_of(world, c))}
 
     def read(self, container_id: str) -> bool:
         found = self.seated().get(container_id)
         if found is None:
             return True
         container, seat = found
-        engine = self._engines.read(seat.recipe.engine, seat.port)
+        engine = self._engines.read(seat.engine, seat.port)
         now_s = self._clock.monotonic_s()
         phase = None
         if engine.capacity:
@@ -74,18 +93,18 @@ class EngineProbe:
             }
         )
 
-    def _phase(self, container: Container, seat: Seat) -> LoadPhase | None:
+    def _phase(self, container: Container, seat: Spot) -> LoadPhase | None:
         lines = self._lines(container.id, LOADING_LINES, container.started_at)
-        return None if lines is None else load_phase(seat.recipe.engine, lines)
+        return None if lines is None else load_phase(seat.engine, lines)
 
-    def _start_up(self, container: Container, seat: Seat) -> _StartUp:
+    def _start_up(self, container: Container, seat: Spot) -> _StartUp:
         """Asked once for each start of the container."""
         key = (container.id, container.started_at)
         if key not in self._starts:
             lines = self._lines(container.id, STARTUP_LINES)
             if lines is None:
                 return _StartUp()
-            self._starts[key] = _StartUp(capacity(seat.recipe.engine, lines), gpu_layers(lines))
+            self._starts[key] = _StartUp(capacity(seat.engine, lines), gpu_layers(lines))
         return self._starts[key]
 
     def _lines(self, container_id: str, tail: int, since: str | None = None) -> list[str] | None:
@@ -98,17 +117,17 @@ class EngineProbe:
             return None
 
 
-def _wants_log(engine: Engine, seat: Seat) -> bool:
+def _wants_log(engine: Engine, seat: Spot) -> bool:
     """Whether its start-up log tells something of use that it does not tell over HTTP."""
     pool = engine.capacity
-    if pool is None or (pool.per_rank_bytes is None and seat.recipe.gpus.select):
+    if pool is None or (pool.per_rank_bytes is None and seat.gpus):
         return True
     return _may_fall_back(seat)
 
 
-def _may_fall_back(seat: Seat) -> bool:
+def _may_fall_back(seat: Spot) -> bool:
     """llama.cpp goes on without its GPUs; the others end when theirs are missing."""
-    return seat.recipe.engine is EngineKind.LLAMACPP and bool(seat.recipe.gpus.select)
+    return seat.engine is EngineKind.LLAMACPP and seat.gpus
 
 
 def _changed(

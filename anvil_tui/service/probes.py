@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.history import push_gpus
 from anvil_tui.core.journal import OperationView
-from anvil_tui.core.loads import MeasuredLoad
 from anvil_tui.core.ownership import gpu_pids
 from anvil_tui.core.reading import Reading
-from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.standing import Check, ClientState, CredentialState, DrillRecord
-from anvil_tui.core.waivers import CheckWaiver, Waiver
-from anvil_tui.core.world import BoxRecord, Lease, LogView, RecipeFile, World
-from anvil_tui.ports import Clock, ContainerReader, EngineReader, GatewayReader, GpuReader, HostReader
-from anvil_tui.service.clients import client_states
-from anvil_tui.service.credentials import inspect
+from anvil_tui.core.world import BoxRecord, LogView, World
+from anvil_tui.ports import Clock
+from anvil_tui.service.discovery import DISCOVER_S
 from anvil_tui.service.engine_probe import ENGINE_S, EngineProbe
 from anvil_tui.service.log_follow import LogFollow
 from anvil_tui.service.loop import Loop
-from anvil_tui.service.pasts import Pasts
-from anvil_tui.service.planning import unrunnable_on
-from anvil_tui.service.rotate import copies_read
+from anvil_tui.service.sources import Sources as Sources
 from anvil_tui.service.store import Store
-from anvil_tui.service.way_back import ONCE_HASH_S, STANDING_HASH_S, WayBack
-
-if TYPE_CHECKING:
-    from anvil_tui.service.box import Box
+from anvil_tui.service.way_back import ONCE_HASH_S, STANDING_HASH_S
 
 T = TypeVar("T")
 
@@ -45,54 +34,8 @@ FIRST_GPU_S = 10.0
 CLIENTS_S = 60.0
 
 
+_OF_A_BARE_BOX = ("gpus", "host", "containers", "images", "discover")
 _OF_COPY = "; what is shown is the last good copy (generation {}), which may be one save old"
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Everything that is read: ports, and functions over the workspace's files (which may raise AnvilError)."""
-
-    gpus: GpuReader
-    host: HostReader
-    containers: ContainerReader
-    engines: EngineReader
-    gateway: GatewayReader
-    record: Callable[[], BoxRecord]
-    stored: Callable[[], Mapping[str, Recipe]]
-    operations: Callable[[], tuple[OperationView, ...]]
-    lease: Callable[[], Lease | None]
-    recipes: Callable[[], tuple[RecipeFile, ...]]
-    suites: Callable[[], tuple[str, ...]] = lambda: ()
-    waivers: Callable[[], tuple[Waiver, ...]] = lambda: ()
-    loads: Callable[[], tuple[MeasuredLoad, ...]] = lambda: ()
-    pids: Callable[[Iterable[int]], Mapping[int, str]] = lambda pids: {}
-    drills: Callable[[], tuple[DrillRecord, ...]] = lambda: ()
-    evidence: Callable[[World], Mapping[str, object]] = lambda world: {}
-    clients: Callable[[World], tuple[ClientState, ...]] = lambda world: ()
-    credentials: Callable[[], tuple[CredentialState, ...]] = lambda: ()
-    check_waivers: Callable[[], tuple[CheckWaiver, ...]] = lambda: ()
-    copy: Callable[[], BoxRecord | None] = lambda: None
-    way_back: Callable[[World, float], tuple[Mapping[str, tuple[Check, ...]], bool]] = lambda world, s: ({}, False)
-
-    @classmethod
-    def of(cls, box: Box) -> Sources:
-        return cls(
-            gpus=box.gpus, host=box.host, containers=box.containers, engines=box.engines, gateway=box.gateway,
-            record=box.store.read, stored=box.store.kept_recipes, operations=box.operations.views,
-            lease=box.lease.holder, recipes=box.recipes, suites=lambda: tuple(s.id for s in box.suites()),
-            waivers=box.store.waivers, loads=box.store.loads, pids=box.host.containers_of, drills=box.store.drills,
-            clients=client_states(box),
-            evidence=evidence_of(box), credentials=lambda: copies_read(box, inspect(box), remote=False),
-            check_waivers=box.store.check_waivers, copy=box.store.copy,
-            way_back=WayBack(box, unrunnable_on(box)).standing,
-        )  # fmt: skip
-
-
-def evidence_of(box: Box) -> Callable[[World], Mapping[str, object]]:
-    if box.bundles is None:
-        return lambda world: {}
-    pasts = Pasts(box.bundles)
-    return lambda world: pasts.fields(world, box.suites())
 
 
 class Probes:
@@ -106,21 +49,25 @@ class Probes:
         self._follow: LogFollow | None = None
         self._running = False
         self._gpu_at_s: float | None = None
+        cadences = (
+            ("gpus", store.world.workspace.gpus.interval_s, self._gpus),
+            ("host", HOST_S, self._host),
+            ("containers", CONTAINERS_S, self._containers),
+            ("images", IMAGES_S, self._images),
+            ("discover", DISCOVER_S, self._discover),
+            ("gateway", GATEWAY_S, self._gateway),
+            ("operations", JOURNAL_S, self._operations),
+            ("files", FILES_S, self._files),
+            ("evidence", EVIDENCE_S, self._evidence),
+            ("clients", CLIENTS_S, self._clients),
+            ("credentials", CREDENTIALS_S, self._credentials),
+            ("way_back", WAY_BACK_S, self._way_back),
+        )
+        bare = sources.gateway is None
         self._loops = {
             name: Loop(name, interval_s, self._guarded(name, work))
-            for name, interval_s, work in (
-                ("gpus", store.world.workspace.gpus.interval_s, self._gpus),
-                ("host", HOST_S, self._host),
-                ("containers", CONTAINERS_S, self._containers),
-                ("gateway", GATEWAY_S, self._gateway),
-                ("operations", JOURNAL_S, self._operations),
-                ("files", FILES_S, self._files),
-                ("images", IMAGES_S, self._images),
-                ("evidence", EVIDENCE_S, self._evidence),
-                ("clients", CLIENTS_S, self._clients),
-                ("credentials", CREDENTIALS_S, self._credentials),
-                ("way_back", WAY_BACK_S, self._way_back),
-            )
+            for name, interval_s, work in cadences
+            if (name in _OF_A_BARE_BOX if bare else name != "discover")
         }
 
     def start(self) -> None:
@@ -147,7 +94,7 @@ class Probes:
         """Every source one time, in this thread. The GPU reader gets time for its first line."""
         until = self._clock.monotonic_s() + FIRST_GPU_S
         self._src.gpus.read()
-        for name in ("files", "operations", "host", "containers", "gateway", "images", "credentials"):
+        for name in ("files", "operations", "host", "containers", "discover", "gateway", "images", "credentials"):
             getattr(self, f"_{name}")()
         for container_id in self._engine.seated():
             self._engine.read(container_id)
@@ -190,7 +137,8 @@ class Probes:
     def poke(self, *names: str) -> None:
         """Ask these loops again at once: gpus, host, containers, gateway, operations, files, images, evidence."""
         for name in names:
-            self._loops[name].poke()
+            if name in self._loops:
+                self._loops[name].poke()
 
     def _show_log(self, view: LogView) -> None:
         """A late view of a follow that was replaced is dropped."""
@@ -254,7 +202,17 @@ class Probes:
             self._tend_engines()
         return reading.ok
 
+    def _discover(self) -> bool:
+        """Who of the containers is an engine. One that is silent is asked again by this loop."""
+        if self._src.discover is not None:
+            found = self._src.discover(self.store.world.containers.value or ())
+            if found != self.store.world.found:
+                self.store.update(found=found)
+        return True
+
     def _gateway(self) -> bool:
+        if self._src.gateway is None:
+            return True
         reading = self._read("gateway", self._src.gateway.snapshot, self.store.world.gateway)
         self.store.update(gateway=reading)
         return reading.ok

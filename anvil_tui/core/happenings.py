@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from anvil_tui.core.alarms import alarm_text
 from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.reading import Reading
-from anvil_tui.core.times import utc_text
+from anvil_tui.core.times import age_s, parse_time, span, utc_text
 from anvil_tui.core.world import Event, Phase, Serve, World
 
 EVENTS_KEPT = 500
 HISTORY = 5
 """Ended operations that a console which has just been opened tells of."""
+
+ALARM = "alarm"
+"""The source of events about alarms."""
 
 Tone = Literal["plain", "good", "warn", "bad"]
 _TONES: dict[str, Tone] = {
@@ -23,8 +27,9 @@ _BAD_PHASES = (Phase.FAILED, Phase.LOST, Phase.ABSENT)
 
 
 def events_between(old: World, new: World) -> Iterator[Event]:
-    """Phase changes, engine restarts, operations' steps and gates, sources that broke or came back."""
+    """Phase changes, engine restarts, operations' steps and gates, sources that broke or came back, alarms."""
     at = utc_text(new.now_utc)
+    yield from _alarms(old, new, at)
     for source, text, tone in (*_serves(old, new), *_sources(old, new)):
         yield Event(at, source, text, tone)
     before = {o.id: o for o in old.operations}
@@ -71,6 +76,23 @@ def _sources(old: World, new: World) -> Iterator[tuple[str, str, Tone]]:
     for name, why in new.source_errors.items():
         if name not in old.source_errors:  # the text may hold elapsed seconds: only its coming is news
             yield name, why, "bad"
+
+
+def _alarms(old: World, new: World, at: str) -> Iterator[Event]:
+    """Raised or worse, acknowledged, and ended."""
+    if old.alarms is new.alarms:
+        return
+    before, now = {a.id: a for a in old.alarms}, {a.id: a for a in new.alarms}
+    for a in new.alarms:
+        had = before.get(a.id)
+        if had is None or had.since != a.since or had.grade < a.grade:
+            yield Event(a.since if had is None else at, ALARM, f"raised: {alarm_text(a)}", a.severity)
+        elif a.acked_by and not had.acked_by:
+            yield Event(a.acked_at, ALARM, f"acknowledged by {a.acked_by}: {a.kind}: {a.text}")
+    for a in old.alarms:
+        if a.id not in now:
+            lasted = span(age_s(parse_time(a.since), new.now_utc) or 0)
+            yield Event(at, ALARM, f"ended after {lasted}: {a.kind}: {a.text}", "good")
 
 
 def _operation(had: OperationView | None, now: OperationView, at: str) -> Iterator[Event]:

@@ -189,6 +189,21 @@ class Policies(Table):
     drill_max_age_days: NonNegative = 0
 
 
+class AlarmSettings(Table):
+    """When an alarm is raised, when it ends, and who is told.
+
+    A measured level must hold for `hold_s`, and be clear by its margin for `clear_s`. `kv_percent` of the KV pool
+    in use is nearly full, if requests wait. `notify` is the argv of a program that gets each alarm as JSON on its
+    standard input; it has `notify_timeout_s`.
+    """
+
+    hold_s: NonNegative = 20
+    clear_s: Positive = 60
+    kv_percent: Annotated[int, Field(ge=20, le=100)] = 95
+    notify: tuple[Line, ...] = ()
+    notify_timeout_s: Annotated[int, Field(ge=1, le=300)] = 20
+
+
 class Storage(Table):
     """`caches` are model caches (folders with `models--ORG--NAME` in them) beside those that recipes mount."""
 
@@ -213,6 +228,7 @@ class Workspace(Table):
     containers: Containers = Containers()
     gateway: GatewaySettings
     policies: Policies = Policies()
+    alarms: AlarmSettings = AlarmSettings()
     credentials: tuple[NamedCredential, ...] = ()
     roles: tuple[Role, ...]
     clients: tuple[Client, ...] = ()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
-from anvil_tui.core.alarms import Alarm
+from anvil_tui.core.alarms import Alarm, Marks
 from anvil_tui.core.box import Container, Engine, Gateway, GpuSnapshot, Host
 from anvil_tui.core.capacity import Proven
 from anvil_tui.core.discovery import Found
@@ -211,7 +211,9 @@ class World:
     return to it; `pids` gives the container of each process that NVML names ("" = of none). By role, `rollbacks`
     is the way back, `returns` the incumbent's, which will be the way back of the next promotion. `replayed` worlds
     come from a recording: their clocks are the recording's, and no deed can start from them. `found`, by container
-    id, is what discovery tells of engines that no workspace names; it is filled where there is no workspace alone.
+    id, is what discovery tells of engines that no workspace names; it is filled where there is no workspace alone. `alarm_marks` are
+    seconds towards an alarm or its end; `kept_alarms` is what `state/` has of alarms (None = not read yet), `watcher`
+    the one process that writes it and notifies.
     """
 
     workspace: Workspace
@@ -254,6 +256,9 @@ class World:
     log: LogView | None = None
     problems: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    alarm_marks: Marks = field(default_factory=dict)
+    kept_alarms: tuple[Alarm, ...] | None = None
+    watcher: Lease | None = None
     replayed: bool = False
     found: Mapping[str, Found] = field(default_factory=dict)
 

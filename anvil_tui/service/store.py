@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from anvil_tui.core.alarm_rules import alarms_after
 from anvil_tui.core.happenings import EVENTS_KEPT, events_between
 from anvil_tui.core.serves import derive
 from anvil_tui.core.world import Change, World, reduce
@@ -41,6 +42,8 @@ class Store:
             old = self._world
             moved = reduce(old, fields_of(old))
             new = derive(replace(moved, now_s=self._clock.monotonic_s(), now_utc=self._clock.utc()))
+            alarms, marks = alarms_after(old, new)
+            new = replace(new, alarms=alarms, alarm_marks=marks)
             happened = tuple(events_between(old, new))
             if happened:
                 new = replace(new, events=(*new.events, *happened)[-EVENTS_KEPT:])

@@ -11,6 +11,7 @@ import fcntl
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -92,7 +93,7 @@ def lines_in(path: Path) -> Iterator[bytes]:
                 if read > MOST_BYTES:
                     raise BadFile(str(path), f"holds more than {MOST_BYTES // MIB} MiB", line=number)
                 yield line
-        except (EOFError, gzip.BadGzipFile, OSError) as why:
+        except (EOFError, zlib.error, OSError) as why:
             raise BadFile(str(path), f"cannot be unpacked: {why}", line=number + 1) from why
 
 

@@ -47,6 +47,7 @@ class _Seat:
     facts_at_s: float = 0.0
     ready_path: str = ""
     served: tuple[str, ...] = ()
+    was_ready: bool = False
 
 
 class HttpEngineReader:
@@ -64,15 +65,18 @@ class HttpEngineReader:
         def get(path: str, accept: str = "application/json") -> Got:
             return seat.getter.get(path, api_key=None, timeout_s=self._timeout_s, accept=accept)
 
+        def metrics() -> tuple[_MetricsLight, EngineMetrics, str]:
+            return _metrics(kind, lambda path: get(path, _PROMETHEUS))
+
         light, reason = _light(kind, get, seat)
         if light != "ready":
-            seat.facts, seat.ready_path, seat.served = None, "", ()
-            return Engine(kind.value, light, reason)
+            return _not_ready(Engine(kind.value, light, reason), seat, metrics)
+        seat.was_ready = True
         models = get("/v1/models")
         engine = Engine(kind.value, "ready", served=_served(models), context_tokens=_context(models))
         if not engine.served:
             engine = replace(engine, reason=f"/v1/models: {_models_problem(models)}")
-        engine = _with_metrics(engine, *_metrics(kind, lambda path: get(path, _PROMETHEUS)))
+        engine = _with_metrics(engine, *metrics())
         return _with_facts(engine, self._facts(kind, seat, engine, get))
 
     def health_generates(self, port: int) -> tuple[bool, str]:
@@ -98,6 +102,16 @@ class HttpEngineReader:
             for seat in self._seats.values():
                 seat.getter.close()
             self._seats.clear()
+
+
+def _not_ready(
+    engine: Engine, seat: _Seat, metrics: Callable[[], tuple[_MetricsLight, EngineMetrics, str]]
+) -> Engine:
+    """Of an engine that was ready and does not answer as such now, only its counters tell whether it works."""
+    seat.facts, seat.ready_path, seat.served = None, "", ()
+    if engine.http == "refused":
+        seat.was_ready = False
+    return _with_metrics(engine, *metrics()) if seat.was_ready else engine
 
 
 def _light(kind: EngineKind, get: _Get, seat: _Seat) -> tuple[HttpLight, str]:
@@ -191,6 +205,7 @@ def _with_metrics(engine: Engine, light: _MetricsLight, found: EngineMetrics, re
         waiting=found.waiting,
         kv_used=found.kv_used,
         progress=found.progress,
+        prompt=found.prompt,
         preempted=found.preempted,
         context_tokens=engine.context_tokens or found.context_tokens,
         capacity=KvCapacity(found.capacity_tokens, source) if found.capacity_tokens else None,

@@ -227,7 +227,8 @@ class Engine:
     """One engine as it answers over HTTP (identity, metrics) and in its log (capacity).
 
     `kv_used` is a fraction; it may exceed 1 when the engine says so. `progress` is a counter of
-    tokens or iterations that only grows while the engine works; None where the engine has none.
+    tokens or iterations that only grows while the engine works, `prompt` one of prompt tokens that were read;
+    None where the engine has none.
     `gpu_layers` is (on GPUs, all) as the start-up log tells it.
     `metrics` says `on`, `off` (a setting, not an outage) or `error`.
     """
@@ -242,6 +243,7 @@ class Engine:
     kv_used: float | None = None
     capacity: KvCapacity | None = None
     progress: float | None = None
+    prompt: float | None = None
     preempted: float | None = None
     slots: int | None = None
     version: str | None = None

@@ -57,7 +57,7 @@ def http_light(engine: Engine, trail: Trail | None) -> Light:
         return Light("unknown", "n/a")
     if trail and trail.was_ready:
         if trail.misses < MISSES:
-            return Light("wait", f"slow, {trail.misses} missed")
+            return Light("wait", f"slow, {trail.misses} missed" if trail.misses else "slow, at work")
         return Light("bad", f"{engine.http}, {trail.misses} missed")
     return Light("bad", "error") if engine.http == "error" else Light("wait", "loading")
 
@@ -78,7 +78,7 @@ def identity_light(engine: Engine, served_name: str, recipe: Recipe | None) -> L
 def progress_light(engine: Engine, trail: Trail | None, recipe: Recipe | None) -> Light:
     if engine.http != "ready" or engine.progress is None or engine.running is None or trail is None:
         return Light("unknown", "n/a")
-    if engine.running == 0:
+    if not engine.running and not engine.waiting:
         return Light("ok", "idle")
     if trail.stalled(recipe.envelope.context_tokens if recipe else engine.context_tokens):
         return Light("bad", f"stalled {trail.flat_s:.0f} s")

@@ -55,8 +55,10 @@ class Seat:
 def derive(world: World) -> World:
     """The world with `serves`, `owners`, `rollbacks`, `problems` and `alive` of operations set from the rest."""
     holder = world.lease.operation if world.lease else ""
-    operations = tuple(replace(o, alive=bool(holder) and o.id == holder) for o in world.operations)
-    world = replace(world, operations=operations)
+    alive = [bool(holder) and o.id == holder for o in world.operations]
+    if any(o.alive != now for o, now in zip(world.operations, alive, strict=True)):
+        operations = (replace(o, alive=now) for o, now in zip(world.operations, alive, strict=True))
+        world = replace(world, operations=tuple(operations))
     serves = sorted(
         (_serve(world, c) for c in _shown(world)),
         key=lambda s: (_ORDER.index(s.position), not s.container.running),
@@ -241,7 +243,8 @@ def _alive(world: World, serve: Serve, role: str) -> tuple[Phase, str]:
     if serve.lights.identity.state == "unknown":
         return Phase.LOADING, engine.reason or "no model card yet"
     if serve.lights.progress.state == "bad":
-        return Phase.FAILED, f"{serve.lights.progress.word}: {engine.running} running, no token progress"
+        load = f"{engine.running} running, {_count(engine.waiting)} waiting"
+        return Phase.FAILED, f"{serve.lights.progress.word}: {load}, no token progress"
     return _routed(world, serve, role, "")
 
 

@@ -217,6 +217,7 @@ def test_sglang_warm_up_and_pause_are_starting(engine: HttpStub, reader: HttpEng
 
 
 def test_model_list_while_loading_is_not_ready(engine: HttpStub, reader: HttpEngineReader) -> None:
+    """O-46: /health decides; a model list alone is no readiness."""
     engine.routes.update(
         {
             "GET /health": (
@@ -232,6 +233,7 @@ def test_model_list_while_loading_is_not_ready(engine: HttpStub, reader: HttpEng
 
 @pytest.mark.parametrize("status", [404, 501])
 def test_metrics_switched_off_is_a_setting(engine: HttpStub, reader: HttpEngineReader, status: int) -> None:
+    """O-40: what nobody listens for, hangs or answers otherwise is no setting."""
     vllm(engine)
     engine.routes["GET /metrics"] = (
         status,
@@ -272,6 +274,42 @@ def test_slow_health_is_an_error_of_this_reading_and_bounded(engine: HttpStub) -
     vllm(engine)
     assert reader.read(VLLM, engine.port).http == "ready", "one miss is not kept"
     reader.close()
+
+
+@pytest.mark.parametrize(("kind", "health"), [(VLLM, "/health"), (SGLANG, "/ready")])
+@pytest.mark.parametrize("status", [500, 503, None])
+def test_an_engine_that_answers_late_is_still_asked_for_its_counters(
+    engine: HttpStub, kind: EngineKind, health: str, status: int | None
+) -> None:
+    """O-47: they tell a busy engine from a dead one. One that never was ready, or is gone, is not asked."""
+
+    def slow(handler: Handler) -> None:
+        handler.rfile.read(1)
+
+    (vllm if kind is VLLM else sglang)(engine)
+    miss = slow if status is None else (status, "")
+    reader = HttpEngineReader(SystemClock(), timeout_s=0.2)
+    engine.routes[f"GET {health}"] = miss
+    assert (reader.read(kind, engine.port).running, "/metrics" in paths(engine)) == (None, False)
+    engine.routes[f"GET {health}"] = (200, "")
+    ready = reader.read(kind, engine.port)
+    engine.routes[f"GET {health}"] = miss
+    late = reader.read(kind, engine.port)
+    assert late.http in ("error", "starting") and late.reason and late.served == ()
+    assert (late.running, late.progress, late.prompt) == (ready.running, ready.progress, ready.prompt)
+    del engine.routes["GET /metrics"]
+    assert (reader.read(kind, engine.port).running, late.metrics) == (None, "on")
+    reader.close()
+
+
+def test_a_gone_engine_is_not_asked_for_counters(reader: HttpEngineReader) -> None:
+    with serve({}) as first:
+        vllm(first)
+        port = first.port
+        assert reader.read(VLLM, port).http == "ready"
+    assert reader.read(VLLM, port).http == "refused"
+    with serve({"GET /health": (500, ""), "GET /metrics": (200, VLLM_PAGE)}, port=port) as second:
+        assert (reader.read(VLLM, port).running, paths(second)) == (None, ["/health"])
 
 
 def test_body_that_drips_is_cut_at_the_deadline(engine: HttpStub) -> None:

@@ -26,6 +26,7 @@ Hide = Callable[[str], str]
 CLOCKS = ("now_s", "now_utc")
 # A bounded list that grew by more than this between two frames is written anew.
 _SLIDES = 64
+_PLAIN = (str, int, float, bool)
 
 
 def encode(world: World, hide: Hide = str) -> Tree:
@@ -104,11 +105,15 @@ def _patch(old: Any, new: Any, hide: Hide, key: str) -> Any:
     """None when nothing changed. `key` is the nearest name above: under some names a text is hidden whole."""
     if old is new:
         return None
+    if type(new) in _PLAIN:
+        return None if type(old) is type(new) and old == new else _whole(new, hide, key)
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return _by_key(old, new, hide)
     if type(old) is not type(new):
         return _whole(new, hide, key)
     if is_dataclass(new):
+        if old == new:  # read anew, and nothing moved: most of a box, most of the time
+            return None
         found = {n: _patch(getattr(old, n), getattr(new, n), hide, n) for n in _names(new.__class__)}
         return {n: p for n, p in found.items() if p is not None} or None
     if isinstance(new, tuple | list):
@@ -117,6 +122,8 @@ def _patch(old: Any, new: Any, hide: Hide, key: str) -> Any:
 
 
 def _whole(value: Any, hide: Hide, key: str) -> list[Any]:
+    if type(value) in (int, float, bool):
+        return [value]
     return [redact_values({key: to_jsonable_python(value)}, hide)[key]]
 
 

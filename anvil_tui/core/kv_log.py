@@ -7,7 +7,7 @@ ranks each have their own and are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anvil_tui.core.box import MIB, KvCapacity
@@ -17,16 +17,17 @@ GIB = 1024 * MIB
 # Printed concurrency has two decimals and the token count is rounded to blocks; more than this is a contradiction.
 _TOLERANCE = 0.05
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _VLLM_START = re.compile(r"vLLM API server version|Initializing an? (?:V1 )?LLM engine")
 _VLLM_DP = re.compile(r"\(EngineCore_DP(\d+) pid=")
 _VLLM_SIZE = re.compile(r"\b[A-Z]+(?: \+ host)? KV cache size: ([\d,]+) tokens")
 _VLLM_CONC = re.compile(r"Maximum concurrency for ([\d,]+) tokens per request: (\d+(?:\.\d+)?)x")
 _VLLM_AVAIL = re.compile(r"Available KV cache memory: (-?\d+(?:\.\d+)?) GiB")
-_VLLM_BLOCKS = re.compile(r"# [A-Z]+ blocks: (\d+), # CPU blocks: \d+")
+# Of the device, whatever a build calls it; those of the host are no part of the pool.
+_VLLM_BLOCKS = re.compile(r"# (?!CPU)[A-Za-z]+ blocks: (\d+)")
 _VLLM_BLOCK_SIZE = re.compile(r"'?block_size'?[=:] ?(\d+)")
 _SG_START = re.compile(r"server_args=ServerArgs\(")
-_SG_PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d [\d:.,]+((?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*)\] ")
+_SG_PREFIX = re.compile(r"^\[(?:\d{4}-\d\d-\d\d )?[\d:.,]+((?: (?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+)*)\] ")
 _SG_MAX = re.compile(r"max_total_num_tokens=(\d+), .*?max_running_requests=(\d+), context_len=(\d+)")
 _SG_KV = re.compile(
     r"([\w .:-]*?)KV [Cc]ache (?:is )?(allocated|VA upper bound)\.(?: dtype: [^,]+,)? #tokens: (\d+), "
@@ -36,7 +37,7 @@ _LC_START = re.compile(r"\bloading model '|main: loading model")
 _LC_CTX = re.compile(r"\bn_ctx(_per_seq|_seq)? += (\d+)\s*$")
 _LC_SEQS = re.compile(r"\bn_seq_max += (\d+)\s*$")
 _LC_SLOTS = re.compile(r"n_slots = (\d+)(?:, n_ctx_slot = (\d+))?")
-_LC_SLOT = re.compile(r"new slot.*?n_ctx_slot = (\d+)")
+_LC_SLOT = re.compile(r"new slot.*?n_ctx(?:_slot)? = (\d+)")
 _LC_UNIFIED = re.compile(r"kv_unified += '?(true|false)'?")
 _LC_SIZE = re.compile(r"size = +([\d.]+) MiB \( *\d+ cells, +\d+ layers, +\d+(?:/\d+)? seqs\)")
 
@@ -68,7 +69,7 @@ class _Vllm:
 def _vllm(lines: Iterable[str], block_size: int | None) -> KvCapacity | None:
     now = _Vllm()
     for line in lines:
-        if _VLLM_START.search(line) and now.tokens:
+        if _VLLM_START.search(line) and (now.tokens or now.blocks):
             now = _Vllm()
         engine = int(m[1]) if (m := _VLLM_DP.search(line)) else 0
         if m := _VLLM_SIZE.search(line):
@@ -87,28 +88,27 @@ def _vllm(lines: Iterable[str], block_size: int | None) -> KvCapacity | None:
 def _vllm_capacity(now: _Vllm, block_size: int | None) -> KvCapacity | None:
     window = next(iter(now.windows.values()), (None, None))[0]
     size = now.block_size or block_size
+    pools = now.tokens or {engine: blocks * size for engine, blocks in now.blocks.items() if size}
     if now.tokens:
-        tokens: int | None = sum(now.tokens.values())
         source = "vLLM log: KV cache size"
     elif now.blocks:
-        tokens = sum(now.blocks.values()) * size if size else None
         source = "vLLM log: GPU blocks" if size else "vLLM log: GPU blocks, block size unknown"
     else:
         return None
     return KvCapacity(
-        tokens,
+        sum(pools.values()) if pools else None,
         source,
         per_request_tokens=window,
         per_rank_bytes=int(min(now.available) * GIB) if now.available else None,
         reported_windows=sum(x for _, x in now.windows.values()) if now.windows else None,
-        inconsistent=_contradiction(now),
+        inconsistent=_contradiction(pools, now.windows),
     )
 
 
-def _contradiction(now: _Vllm) -> str:
+def _contradiction(pools: Mapping[int, int], said: Mapping[int, tuple[int, float]]) -> str:
     """Hybrid models: the token line is derived wrongly while the concurrency line is right, or the reverse."""
-    for engine, (window, windows) in now.windows.items():
-        tokens = now.tokens.get(engine)
+    for engine, (window, windows) in said.items():
+        tokens = pools.get(engine)
         if tokens and abs(tokens / window - windows) > _TOLERANCE * max(windows, 0.01):
             return (
                 f"{tokens} tokens are {tokens / window:.2f} windows of {window}, "
@@ -162,7 +162,9 @@ def _llamacpp(lines: Iterable[str]) -> KvCapacity | None:
     for line in lines:
         if _LC_START.search(line):
             now = _Llama()
-        if m := _LC_CTX.search(line):
+        if m := _LC_SLOT.search(line):
+            now.per_slot = int(m[1])
+        elif m := _LC_CTX.search(line):
             if m[1]:
                 now.per_slot = int(m[2])
             else:
@@ -171,8 +173,6 @@ def _llamacpp(lines: Iterable[str]) -> KvCapacity | None:
             now.slots = int(m[1])
         if m := _LC_SLOTS.search(line):
             now.slots, now.per_slot = int(m[1]), int(m[2]) if m[2] else now.per_slot
-        if m := _LC_SLOT.search(line):
-            now.per_slot = int(m[1])
         if m := _LC_UNIFIED.search(line):
             now.unified = m[1] == "true"
         if m := _LC_SIZE.search(line):

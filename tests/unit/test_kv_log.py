@@ -32,6 +32,7 @@ def found(kind: EngineKind, text: str, *, block_size: int | None = None) -> KvCa
     ],
 )
 def test_vllm_token_forms(text: str) -> None:
+    """O-34: one record or two, with what stands around it in a container's log."""
     kv = found(VLLM, text)
     assert (kv.tokens, kv.per_request_tokens, kv.reported_windows, kv.inconsistent) == (
         1_310_720,
@@ -45,13 +46,41 @@ def test_vllm_token_forms(text: str) -> None:
 BLOCKS = "INFO 09-02 10:00:01 kv_cache_utils.py:522] # GPU blocks: 81920, # CPU blocks: 2048"
 
 
+@pytest.mark.parametrize("device", ["GPU", "CUDA", "cuda", "rocm", "HPU", "xpu"])
+@pytest.mark.parametrize("host", [", # CPU blocks: 2048", " # CPU blocks: 2048", "", ", # CPU blocks: 0"])
+def test_vllm_blocks_of_every_device_without_those_of_the_host(device: str, host: str) -> None:
+    """O-34: builds of two years name the device differently."""
+    kv = found(VLLM, f"INFO 06-26 16:55:19 [executor_base.py:112] # {device} blocks: 81920{host}", block_size=16)
+    assert kv.tokens == 1_310_720
+    assert capacity(VLLM, ["INFO # CPU blocks: 2048"], block_size=16) is None
+
+
+def test_vllm_blocks_that_contradict_their_concurrency_claim_neither() -> None:
+    """O-35: in the old form too."""
+    line = "Maximum concurrency for 32768 tokens per request: {}x"
+    assert found(VLLM, f"{BLOCKS}\n{line.format('40.00')}", block_size=16).inconsistent == ""
+    odd = found(VLLM, f"{BLOCKS}\n{line.format('20.00')}", block_size=16)
+    assert "40.00 windows" in odd.inconsistent and odd.windows(32_768) is None
+    assert found(VLLM, f"{BLOCKS}\n{line.format('20.00')}").inconsistent == ""
+
+
+def test_vllm_blocks_of_an_earlier_start_are_not_this_starts() -> None:
+    """O-34: last start wins, also when it did not come so far."""
+    start = "INFO 09-02 10:00:00 api_server.py:840] vLLM API server version 0.6.3\n"
+    assert capacity(VLLM, (start + BLOCKS + "\n" + start).split("\n"), block_size=16) is None
+    again = start + BLOCKS + "\n" + start + BLOCKS.replace("81920", "100")
+    assert found(VLLM, again, block_size=16).tokens == 1600
+
+
 def test_vllm_blocks_need_a_block_size() -> None:
+    """O-34: without it the tokens are unknown, not 0."""
     assert found(VLLM, BLOCKS, block_size=16).tokens == 1_310_720
     assert found(VLLM, "args: Namespace(block_size=16, x=1)\n" + BLOCKS).tokens == 1_310_720
     assert found(VLLM, BLOCKS).tokens is None
 
 
 def test_vllm_last_start_wins() -> None:
+    """O-34."""
     first = "vLLM API server version 0.12\nGPU KV cache size: 100 tokens\n"
     second = "vLLM API server version 0.12\nGPU KV cache size: 200 tokens\n"
     assert found(VLLM, first + second).tokens == 200
@@ -82,6 +111,7 @@ def test_vllm_available_memory() -> None:
 
 
 def test_vllm_contradiction_keeps_both_and_claims_neither() -> None:
+    """O-35."""
     kv = found(
         VLLM,
         "INFO [kv_cache_utils.py:1319] GPU KV cache size: 290,000 tokens\n"
@@ -109,10 +139,27 @@ SG_DRAFT = (
 
 @pytest.mark.parametrize("text", [SG_RANKS + SG_SUM, SG_RANKS + SG_SUM + SG_DRAFT, SG_SUM])
 def test_sglang_ranks_are_not_summed_and_the_summary_rules(text: str) -> None:
+    """O-36."""
     kv = found(SGLANG, text)
     assert (kv.tokens, kv.per_request_tokens) == (393_216, 262_144)
     assert kv.windows(262_144) == pytest.approx(1.5)
     assert running_limit(text.split("\n")) == 1
+
+
+@pytest.mark.parametrize("day", ["2026-09-02 ", ""])
+@pytest.mark.parametrize("paint", ["", "\x1b[0m", "\x1b[2K", "\x1b[1;36m", "\x1b]0;t\x07"])
+def test_sglang_ranks_in_every_prefix(day: str, paint: str) -> None:
+    """O-36: older builds print the time without the day; data-parallel pools add up, repeats do not."""
+    lines = [f"{paint}[{day}10:00:09 DP{dp} TP{tp}] {SG_SUM.partition('] ')[2]}" for dp in (0, 1) for tp in (0, 1)]
+    assert found(SGLANG, "".join(lines)).tokens == 786_432
+
+
+@pytest.mark.parametrize("text", [SG_SUM, SG_SUM.replace(", available_gpu_mem=3.27 GB", "")])
+def test_sglang_summary_with_and_without_its_later_parts(text: str) -> None:
+    """O-36."""
+    assert found(SGLANG, text.replace("chunked_prefill_size=4096, ", "")).tokens == 393_216
+    assert found(SGLANG, text.replace("4096", "None")).tokens == 393_216
+    assert found(SGLANG, text.replace("[2026-09-02 10:00:09]", "[gpu=0]") * 2).tokens == 393_216
 
 
 def test_sglang_before_the_summary() -> None:
@@ -126,6 +173,7 @@ def test_sglang_data_parallel_ranks_add_up() -> None:
 
 
 def test_sglang_pool_smaller_than_context_does_not_promise_the_context() -> None:
+    """O-102."""
     kv = found(
         SGLANG,
         "[2026-09-02 10:00:03] KV Cache is allocated. #tokens: 73472, K size: 4.21 GB, V size: 4.21 GB\n"
@@ -156,6 +204,7 @@ def test_sglang_restart_replaces() -> None:
 
 
 def test_llamacpp_slots_share_the_total() -> None:
+    """O-37."""
     kv = found(
         LLAMA,
         "llama_context: n_seq_max     = 4\nllama_context: n_ctx         = 65536\n"
@@ -175,8 +224,35 @@ def test_llamacpp_slots_share_the_total() -> None:
     ],
 )
 def test_llamacpp_forms(line: str, tokens: int, per_request: int) -> None:
+    """O-37."""
     kv = found(LLAMA, line)
     assert (kv.tokens, kv.per_request_tokens) == (tokens, per_request)
+
+
+@pytest.mark.parametrize(
+    ("slot", "unified", "pool"),
+    [
+        ("slot   load_model: id  0 | task -1 | new slot, n_ctx = 16384", "false", 65_536),
+        ("slot         init: id  0 | task -1 | new slot n_ctx_slot = 16384", "false", 65_536),
+        ("0.07.146.887 I slot   load_model: id  3 | task -1 | new slot, n_ctx = 65536", "true", 65_536),
+    ],
+)
+def test_llamacpp_a_slots_context_is_not_the_pool(slot: str, unified: str, pool: int) -> None:
+    """O-37: the newest builds call both `n_ctx`; the slots' lines come last."""
+    kv = found(
+        LLAMA,
+        "llama_context: n_seq_max     = 4\nllama_context: n_ctx         = 65536\n"
+        f"llama_context: kv_unified    = {unified}\nsrv    load_model: initializing slots, n_slots = 4\n{slot}",
+    )
+    assert (kv.tokens, kv.per_request_tokens) == (pool, int(slot.rpartition(" ")[2]))
+
+
+def test_llamacpp_slots_alone_tell_the_pool_unless_it_is_shared() -> None:
+    """O-37: at the default verbosity nothing else is printed."""
+    lines = "srv    load_model: initializing slots, n_slots = 4\nslot load_model: id 0 | new slot, n_ctx = 8192"
+    assert (found(LLAMA, lines).tokens, found(LLAMA, lines).per_request_tokens) == (32_768, 8192)
+    capped = lines.replace("8192", "32768") + "\nslot context (131072) exceeds the training context of the model"
+    assert found(LLAMA, capped).per_request_tokens == 32_768
 
 
 def test_llamacpp_two_caches_add_their_sizes_not_their_cells() -> None:

@@ -31,6 +31,7 @@ FRAMED = bytes.fromhex("010000000000000672656164790a02000000000000057761726e0a")
 
 @pytest.mark.parametrize("split", range(len(FRAMED) + 1))
 def test_frames_at_every_split(split: int) -> None:
+    """O-28."""
     assert texts(decode(FRAMED[:split], FRAMED[split:])) == [("stdout", "ready"), ("stderr", "warn")]
 
 
@@ -42,11 +43,13 @@ def test_frames_byte_by_byte() -> None:
 
 
 def test_tty_is_raw() -> None:
+    """O-28."""
     lines = decode(bytes.fromhex("1b5b33326d494e464f1b5b306d2072656164790d0a"), tty=True)
     assert [(line.stream, clean(line.text)) for line in lines] == [("tty", "INFO ready")]
 
 
 def test_tty_bytes_that_look_like_a_frame_are_text() -> None:
+    """O-28."""
     [line] = decode(bytes.fromhex("01000000000000036162630a"), tty=True)
     assert line.text == "\x01\0\0\0\0\0\0\x03abc"
     assert clean(line.text) == "abc"
@@ -57,6 +60,7 @@ LONG = frame(1, TS + b"A" * 16384) + frame(2, TS + b"other\n") + frame(1, TS2 + 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
 def test_long_line_is_joined_per_stream_without_inner_stamps(size: int) -> None:
+    """O-29."""
     lines = decode(*(LONG[i : i + size] for i in range(0, len(LONG), size)), stamped=True)
     by_stream = {line.stream: line for line in lines}
     assert len(lines) == 2
@@ -66,6 +70,7 @@ def test_long_line_is_joined_per_stream_without_inner_stamps(size: int) -> None:
 
 
 def test_long_tty_line_loses_the_stamps_of_its_parts() -> None:
+    """O-29."""
     raw = TS + b"A" * 16384 + TS2 + b"B" * 16384 + TS2 + b"CC\r\n" + TS2 + b"next\r\n"
     lines = decode(raw[:20000], raw[20000:], tty=True, stamped=True)
     assert [line.text for line in lines] == ["A" * 16384 + "B" * 16384 + "CC", "next"]
@@ -73,6 +78,7 @@ def test_long_tty_line_loses_the_stamps_of_its_parts() -> None:
 
 
 def test_a_line_is_capped_visibly_and_the_next_is_whole() -> None:
+    """O-29."""
     huge = b"x" * (LINE_LIMIT + 5)
     first, second = decode(frame(1, huge), frame(1, b"\nnext\n"))
     assert first.text.startswith("x" * 100)
@@ -90,6 +96,7 @@ def test_endless_progress_is_not_cut() -> None:
 
 
 def test_invalid_utf8_keeps_line_and_follow() -> None:
+    """O-31."""
     lines = decode(b"loading caf\xe9 weights\nnext \xfe line\nGPU KV cache size: 1,310,720 tokens\n", tty=True)
     assert [line.text for line in lines[:2]] == ["loading caf\ufffd weights", "next \ufffd line"]
     found = capacity(EngineKind.VLLM, [line.text for line in lines])
@@ -98,11 +105,13 @@ def test_invalid_utf8_keeps_line_and_follow() -> None:
 
 
 def test_split_character_is_one_character() -> None:
+    """O-32."""
     assert [line.text for line in decode(b"caf\xc3", b"\xa9 pr\xc3\xaat\n", tty=True)] == ["café prêt"]
     assert [line.text for line in decode(b"caf\xc3", tty=True)] == ["caf\ufffd"]
 
 
 def test_streams_have_their_own_state() -> None:
+    """O-32."""
     lines = decode(frame(1, b"caf\xc3") + frame(2, b"\xa9!\n") + frame(1, b"\xa9\n"))
     assert texts(lines) == [("stderr", "\ufffd!"), ("stdout", "café")]
 
@@ -114,6 +123,7 @@ PROGRESS = (
 
 
 def test_progress_leaves_its_last_state() -> None:
+    """O-33."""
     assert [line.text for line in decode(PROGRESS, tty=True)] == [
         "INFO start",
         "Loading shards: 100%|##########| 4/4",
@@ -122,6 +132,7 @@ def test_progress_leaves_its_last_state() -> None:
 
 
 def test_progress_is_live_before_its_line_end() -> None:
+    """O-33."""
     second = PROGRESS.index(b"\r", PROGRESS.index(b"\r") + 1) + 1
     decoder = LogDecoder(tty=True, stamped=False)
     assert [line.text for line in decoder.feed(PROGRESS[:second])] == ["INFO start"]
@@ -137,6 +148,7 @@ def test_live_line_is_shown_without_its_stamp() -> None:
 
 
 def test_crlf_is_a_line_end_and_not_progress() -> None:
+    """O-33."""
     assert [line.text for line in decode(b"a\r\nb\r\r\n", tty=True)] == ["a", "b"]
 
 

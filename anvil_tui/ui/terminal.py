@@ -51,12 +51,17 @@ def _is_tty(stream: IO[Any]) -> bool:
 
 
 def needs_ascii(environ: Mapping[str, str]) -> bool:
-    """True for consoles without Unicode fonts and for a locale that says it is not UTF-8."""
+    """True for consoles without Unicode fonts, for a locale that says it is not UTF-8, and in tmux without any.
+
+    tmux started without a locale, as over an ssh that brings none along, draws `_` for what is not ASCII.
+    """
     if _PLAIN_TERMS.fullmatch(environ.get("TERM", "")):
         return True
     # Python sets LC_CTYPE itself for LANG=C (PEP 538), so it is no witness of what the operator asked for.
     locale = environ.get("LC_ALL") or environ.get("LANG", "")
-    return bool(locale) and not re.search(r"utf-?8", locale, re.IGNORECASE)
+    if not locale:
+        return "TMUX" in environ
+    return not re.search(r"utf-?8", locale, re.IGNORECASE)
 
 
 class Guard:

@@ -33,6 +33,19 @@ class Terminal:
         for key in keys:
             self._tmux("send-keys", key)
 
+    def send(self, text: str) -> None:
+        """All of it in one burst, as a terminal sends what was typed ahead."""
+        self._tmux("send-keys", "-l", text)
+
+    def paste(self, text: str) -> None:
+        """As a terminal pastes: between the marks of a bracketed paste, when the program asked for them."""
+        self._tmux("set-buffer", text)
+        self._tmux("paste-buffer", "-p", "-r")
+
+    def record(self, file: Path) -> None:
+        """Every byte that the program writes from now on."""
+        self._tmux("pipe-pane", f"cat > {file}")
+
     def resize(self, columns: int, lines: int) -> None:
         self._tmux("resize-window", "-x", str(columns), "-y", str(lines))
 

@@ -77,7 +77,7 @@ class ChildCommands:
             out = Path(folder) / "result.json"
             argv = filled(command.argv, {"out": str(out)})
             began = time.monotonic()
-            child = self._start(self._program(command) or argv[0], argv, given)
+            child = self._start(self._program(command) or argv[0], argv, given, command.stdin)
             streams = _Streams(child)
             try:
                 with _watched(cancelled) as asked:
@@ -97,12 +97,18 @@ class ChildCommands:
             trouble,
         )
 
-    def _start(self, program: str, argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, program: str, argv: tuple[str, ...], env: Mapping[str, str], stdin: str
+    ) -> subprocess.Popen[bytes]:
+        """What it reads stands in a file: a program that does not read it blocks nobody."""
         try:
-            return subprocess.Popen(
-                argv, executable=program, cwd=self._directory, env=dict(env), stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
+            with tempfile.TemporaryFile() as given:
+                given.write(stdin.encode())
+                given.seek(0)
+                return subprocess.Popen(
+                    argv, executable=program, cwd=self._directory, env=dict(env), stdin=given,
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                )  # fmt: skip
         except (OSError, ValueError) as why:
             raise EffectFailed(f"{argv[0]} cannot be started: {why}") from why
 

@@ -83,6 +83,13 @@ def _verb(verbs: Verbs, name: str, text: str, module: str, function: str) -> arg
 
 def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     _verb(verbs, "status", "what is true on the box now", "reading", "status")
+    _verb(
+        verbs, "watch", "a console without a screen: one line for each event; keeps the alarms and tells of them",
+        "watch", "watch",
+    )  # fmt: skip
+    alarms = _verb(verbs, "alarms", "list, ack ID: open alarms of the box", "alarms", "alarms")
+    alarms.add_argument("action", choices=("list", "ack"), nargs="?", default="list")
+    alarms.add_argument("alarm", nargs="?", default="", metavar="ID")
     _verb(verbs, "paths", "which files and sockets are used", "reading", "paths")
     _verb(verbs, "doctor", "what is missing, and what to do about it", "reading", "doctor")
     evidence = _verb(

@@ -6,9 +6,10 @@ import argparse
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from anvil_tui.adapters.alarm_file import AlarmFile
 from anvil_tui.adapters.anvil_gateway import AnvilGatewayControl, AnvilGatewayReader
 from anvil_tui.adapters.anvil_gateway_run import Setup
 from anvil_tui.adapters.anvil_gateway_supervisor import Supervisor
@@ -32,6 +33,7 @@ from anvil_tui.adapters.key_proof import GatewayKeyProof
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.load_generator import ChildLoadGenerator
 from anvil_tui.adapters.media_files import MediaFolder
+from anvil_tui.adapters.notify_command import CommandNotifier
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.adapters.port_look import LocalPorts
 from anvil_tui.adapters.sandbox import ChildSandbox
@@ -43,14 +45,17 @@ from anvil_tui.core.reading import Reading
 from anvil_tui.core.redact import redact
 from anvil_tui.core.tables import Layer
 from anvil_tui.core.workspace import Containers, Workspace
-from anvil_tui.core.world import BoxRecord, World
+from anvil_tui.core.world import BoxRecord, Lease, World
 from anvil_tui.ports import Clock, GatewayControl, GatewayReader
+from anvil_tui.service.alarm_keeper import AlarmKeeper
 from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.discovery import Discovery
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts
 from anvil_tui.service.probes import Probes, Sources
 from anvil_tui.service.store import Store
+
+ALARM_LEASE = "state/alarms.lease"
 
 
 def chosen_dir(args: argparse.Namespace) -> tuple[Path, Layer]:
@@ -171,7 +176,24 @@ def bare_probes(bare: BareBox) -> Probes:
 def open_probes(box: Box, *, read_only: bool) -> Probes:
     """The probes and the store of a console or of one `status`."""
     store = Store(World(box.workspace, read_only), box.clock)
-    return Probes(store, Sources.of(box), box.clock)
+    sources = replace(Sources.of(box), alarms=alarm_book(box).read, watcher=lambda: watcher_of(box))
+    return Probes(store, sources, box.clock)
+
+
+def alarm_book(box: Box) -> AlarmFile:
+    return AlarmFile(Path(box.directory, "state", "alarms.json"))
+
+
+def watcher_of(box: Box) -> Lease | None:
+    """The console or watcher that keeps the box's alarms now."""
+    return FileLease(Path(box.directory, ALARM_LEASE)).holder()
+
+
+def open_keeper(box: Box, store: Store, name: str) -> AlarmKeeper:
+    """Keeps the box's alarms and tells of them, unless another process does. Never made in read-only mode."""
+    directory, settings = Path(box.directory), box.workspace.alarms
+    notifier = CommandNotifier(directory, settings.notify, settings.notify_timeout_s) if settings.notify else None
+    return AlarmKeeper(store, alarm_book(box), FileLease(directory / ALARM_LEASE), notifier, name)
 
 
 def open_controls(box: Box) -> Controls:

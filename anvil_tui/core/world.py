@@ -211,9 +211,9 @@ class World:
     return to it; `pids` gives the container of each process that NVML names ("" = of none). By role, `rollbacks`
     is the way back, `returns` the incumbent's, which will be the way back of the next promotion. `replayed` worlds
     come from a recording: their clocks are the recording's, and no deed can start from them. `found`, by container
-    id, is what discovery tells of engines that no workspace names; it is filled where there is no workspace alone. `alarm_marks` are
-    seconds towards an alarm or its end; `kept_alarms` is what `state/` has of alarms (None = not read yet), `watcher`
-    the one process that writes it and notifies.
+    id, is what discovery tells of engines that no workspace names; it is filled where there is no workspace alone.
+    `alarm_marks` are seconds towards an alarm or its end; `kept_alarms` is what `state/` has of alarms (None = not
+    read yet), `watcher` the one process that writes it and notifies.
     """
 
     workspace: Workspace

@@ -259,7 +259,7 @@ class Command:
     """A program to run. `env` names the variables it gets from the operator; `given` are values of ours.
 
     Every value of either is a secret unless its name is a plain one (PATH, HOME, ...). `fixtures` are files,
-    relative to the workspace, and the SHA-256 that each must have.
+    relative to the workspace, and the SHA-256 that each must have. `stdin` is all that it can read there.
     """
 
     argv: tuple[str, ...]
@@ -267,6 +267,7 @@ class Command:
     env: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)
     fixtures: Mapping[str, str] = field(default_factory=dict)
+    stdin: str = ""
 
 
 class MediaReader(Protocol):

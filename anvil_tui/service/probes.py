@@ -238,7 +238,8 @@ class Probes:
             ("record", self._src.record), ("stored", self._src.stored),
             ("recipes", self._src.recipes), ("suites", self._src.suites),
             ("waivers", self._src.waivers), ("loads_kept", self._src.loads), ("drills", self._src.drills),
-            ("check_waivers", self._src.check_waivers),
+            ("check_waivers", self._src.check_waivers), ("kept_alarms", self._src.alarms),
+            ("watcher", self._src.watcher),
         )  # fmt: skip
         for name, call in calls:
             try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anvil_tui.core.alarms import Alarm
 from anvil_tui.core.box import Container
 from anvil_tui.core.discovery import Found
 from anvil_tui.core.journal import OperationView
@@ -53,6 +54,8 @@ class Sources:
     credentials: Callable[[], tuple[CredentialState, ...]] = lambda: ()
     check_waivers: Callable[[], tuple[CheckWaiver, ...]] = lambda: ()
     copy: Callable[[], BoxRecord | None] = lambda: None
+    alarms: Callable[[], tuple[Alarm, ...]] = tuple
+    watcher: Callable[[], Lease | None] = lambda: None
     discover: Callable[[Iterable[Container]], Mapping[str, Found]] | None = None
     way_back: Callable[[World, float], tuple[Mapping[str, tuple[Check, ...]], bool]] = lambda world, s: ({}, False)
 

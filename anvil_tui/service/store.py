@@ -53,6 +53,17 @@ class Store:
             subscriber()
         return new
 
+    def complain(self, source: str, why: str) -> None:
+        """Set or, with "", clear one source error; unchanged it makes no new world."""
+        if self._world.source_errors.get(source, "") == why:
+            return
+
+        def changed(world: World) -> Change:
+            kept = {k: v for k, v in world.source_errors.items() if k != source}
+            return {"source_errors": {**kept, source: why} if why else kept}
+
+        self.change(changed)
+
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Calls `subscriber` after every change, in the thread that made it; returns how to end that.
 

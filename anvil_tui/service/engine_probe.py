@@ -65,10 +65,12 @@ class EngineProbe:
         return {c.id: (c, seat) for c in running if (seat := spot_of(world, c))}
 
     def read(self, container_id: str) -> bool:
-        found = self.seated().get(container_id)
-        if found is None:
-            return True
-        container, seat = found
+        """True when it went from answering to not answering or back."""
+        world = self._store.world
+        container = next((s.container for s in world.serves if s.container.id == container_id), None)
+        seat = spot_of(world, container) if container and container.running else None
+        if container is None or seat is None:
+            return False
         engine = self._engines.read(seat.engine, seat.port)
         now_s = self._clock.monotonic_s()
         phase = None
@@ -80,8 +82,10 @@ class EngineProbe:
             start = self._start_up(container, seat)
             pool = replace(start.pool, at=container.started_at) if start.pool else None
             engine = replace(engine, capacity=with_log(engine.capacity, pool), gpu_layers=start.layers)
-        self._store.change(lambda w: _changed(w, container, engine, phase, now_s))
-        return True
+        last = world.engines.get(container_id)
+        same = last is not None and last.value is not None and last.value.http == engine.http and phase is None
+        self._store.change(lambda w: _changed(w, container, engine, phase, now_s), soon=same)
+        return (engine.http == "ready") != bool(last and last.ok and last.value and last.value.http == "ready")
 
     def forget(self, kept: Mapping[str, object]) -> None:
         """Drop what is known of engines that do not run any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from anvil_tui.core.box import Container
@@ -49,6 +50,7 @@ class Probes:
         self._follow: LogFollow | None = None
         self._running = False
         self._gpu_at_s: float | None = None
+        self._views: tuple[OperationView, ...] | None = None
         cadences = (
             ("gpus", store.world.workspace.gpus.interval_s, self._gpus),
             ("host", HOST_S, self._host),
@@ -159,15 +161,7 @@ class Probes:
         return run
 
     def _complain(self, source: str, why: str) -> None:
-        """Set or clear one source error; unchanged ones cause no new world."""
-        if self.store.world.source_errors.get(source, "") == why:
-            return
-
-        def changed(world: World) -> Mapping[str, object]:
-            kept = {k: v for k, v in world.source_errors.items() if k != source}
-            return {"source_errors": {**kept, source: why} if why else kept}
-
-        self.store.change(changed)
+        self.store.complain(source, why)
 
     def _read(self, source: str, call: Callable[[], T], last: Reading[T]) -> Reading[T]:
         try:
@@ -175,6 +169,17 @@ class Probes:
         except AnvilError as error:
             return Reading.error(str(error), self._clock.monotonic_s(), source, last.value)
         return Reading.known(value, self._clock.monotonic_s(), source)
+
+    def _take(self, field: str, reading: Reading[T], last: Reading[T]) -> None:
+        """One that says what the last one said is only newer: it may wait for the next change."""
+        same = replace(reading, at_s=last.at_s) == last
+        self.store.change(lambda w: {field: reading}, soon=same)
+
+    def _keep(self, **fields: object) -> None:
+        """What is read of files and is mostly what it was; then there is no new world."""
+        world = self.store.world
+        if any(getattr(world, name) != value for name, value in fields.items()):
+            self.store.update(**fields)
 
     def _gpus(self) -> bool:
         reading = self._src.gpus.read()
@@ -192,12 +197,13 @@ class Probes:
 
     def _host(self) -> bool:
         reading = self._src.host.read()
-        self.store.update(host=reading)
+        self._take("host", reading, self.store.world.host)
         return reading.ok
 
     def _containers(self) -> bool:
-        reading = self._read("docker", self._src.containers.list, self.store.world.containers)
-        self.store.update(containers=reading)
+        last = self.store.world.containers
+        reading = self._read("docker", self._src.containers.list, last)
+        self._take("containers", reading, last)
         if self._running:
             self._tend_engines()
         return reading.ok
@@ -213,8 +219,9 @@ class Probes:
     def _gateway(self) -> bool:
         if self._src.gateway is None:
             return True
-        reading = self._read("gateway", self._src.gateway.snapshot, self.store.world.gateway)
-        self.store.update(gateway=reading)
+        last = self.store.world.gateway
+        reading = self._read("gateway", self._src.gateway.snapshot, last)
+        self._take("gateway", reading, last)
         return reading.ok
 
     def _operations(self) -> bool:
@@ -226,6 +233,9 @@ class Probes:
             return False
         self._complain("operations", "")
         before = self.store.world
+        if views == self._views and lease == before.lease:
+            return True
+        self._views = views
         if lease != before.lease or _ended(views) != _ended(before.operations):
             self.poke("containers", "gateway", "files", "evidence", "way_back", "clients")
         self.store.update(operations=views, lease=lease)
@@ -252,14 +262,14 @@ class Probes:
             else:
                 self._complain(name, "")
         new = fields.get("record", self.store.world.record) != self.store.world.record
-        self.store.update(**fields)
+        self._keep(**fields)
         if new:
             self.poke("containers", "images")
         return good
 
     def _credentials(self) -> bool:
         """Whether the gateway takes each client key; copies on other hosts are for `credentials` alone."""
-        self.store.update(credentials=self._src.credentials())
+        self._keep(credentials=self._src.credentials())
         return True
 
     def _images(self) -> bool:
@@ -276,7 +286,7 @@ class Probes:
                 return False
         self._complain("images", "")
         first = not self.store.world.proofs
-        self.store.update(images=found)
+        self._keep(images=found)
         if first:
             self.poke("way_back")
         return True
@@ -289,7 +299,7 @@ class Probes:
             self._complain("evidence", str(error))
             return False
         self._complain("evidence", "")
-        self.store.update(**fields)
+        self._keep(**fields)
         return True
 
     def _way_back(self, hash_s: float = STANDING_HASH_S) -> bool:
@@ -303,14 +313,14 @@ class Probes:
             self._complain("way back", str(error))
             return False
         self._complain("way back", "")
-        self.store.update(proofs=proofs)
+        self._keep(proofs=proofs)
         if more and self._running:
             self.poke("way_back")
         return True
 
     def _clients(self) -> bool:
         """Clients' own files against what serves; other hosts are asked at once, each within its deadline."""
-        self.store.update(clients=self._src.clients(self.store.world))
+        self._keep(clients=self._src.clients(self.store.world))
         return True
 
     def _tend_engines(self) -> None:
@@ -333,15 +343,9 @@ class Probes:
 
     def _one_engine(self, container_id: str) -> bool:
         """An engine that begins or ends to answer changes what clients are compared with."""
-        before = self._answers(container_id)
-        good = self._engine.read(container_id)
-        if self._answers(container_id) != before:
+        if self._engine.read(container_id):
             self.poke("clients")
-        return good
-
-    def _answers(self, container_id: str) -> bool:
-        reading = self.store.world.engines.get(container_id)
-        return bool(reading and reading.ok and reading.value and reading.value.http == "ready")
+        return True
 
 
 def _ended(views: tuple[OperationView, ...]) -> list[tuple[str, int, object]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from anvil_tui.core.alarm_rules import alarms_after
@@ -13,6 +13,7 @@ from anvil_tui.core.world import Change, World, reduce
 from anvil_tui.ports import Clock
 
 Subscriber = Callable[[], None]
+MOST_WAITING = 64
 
 
 class Store:
@@ -22,6 +23,7 @@ class Store:
         self._clock, self._lock = clock, threading.Lock()
         self._world, self._version = world, 0
         self._subscribers: list[Subscriber] = []
+        self._waiting: list[Callable[[World], Change]] = []
 
     @property
     def world(self) -> World:
@@ -36,22 +38,37 @@ class Store:
         """The next world, with these fields replaced."""
         return self.change(lambda world: fields)
 
-    def change(self, fields_of: Callable[[World], Change]) -> World:
-        """The next world, with fields computed from the newest one, under the lock."""
+    def change(self, fields_of: Callable[[World], Change], *, soon: bool = False) -> World:
+        """The next world, with fields computed from the newest one, under the lock.
+
+        With `soon` they wait for the next change and are part of its world: what follows from a world is worked
+        out once for the readings of many engines, not once for each. For what tells nothing new but its figures.
+        """
         with self._lock:
-            old = self._world
-            moved = reduce(old, fields_of(old))
-            new = derive(replace(moved, now_s=self._clock.monotonic_s(), now_utc=self._clock.utc()))
-            alarms, marks = alarms_after(old, new)
-            new = replace(new, alarms=alarms, alarm_marks=marks)
-            happened = tuple(events_between(old, new))
-            if happened:
-                new = replace(new, events=(*new.events, *happened)[-EVENTS_KEPT:])
+            if soon and len(self._waiting) < MOST_WAITING:
+                self._waiting.append(fields_of)
+                return self._world
+            new = self._next(self._world, (*self._waiting, fields_of))
+            self._waiting.clear()
             self._world, self._version = new, self._version + 1
             told = tuple(self._subscribers)
         for subscriber in told:
             subscriber()
         return new
+
+    def _next(self, old: World, changes: Iterable[Callable[[World], Change]]) -> World:
+        moved, names = old, set[str]()
+        for fields_of in changes:
+            fields = fields_of(moved)
+            moved, names = reduce(moved, fields), names | fields.keys()
+        new = replace(moved, now_s=self._clock.monotonic_s(), now_utc=self._clock.utc())
+        if names == {"log"}:
+            return new  # nothing follows from the lines of a log, which come five times a second
+        new = derive(new)
+        alarms, marks = alarms_after(old, new)
+        new = replace(new, alarms=alarms, alarm_marks=marks)
+        happened = tuple(events_between(old, new))
+        return replace(new, events=(*new.events, *happened)[-EVENTS_KEPT:]) if happened else new
 
     def complain(self, source: str, why: str) -> None:
         """Set or, with "", clear one source error; unchanged it makes no new world."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from anvil_tui.service import log_follow
 from anvil_tui.service.log_follow import LogFollow
 from anvil_tui.service.loop import BACKOFF, Loop
 from anvil_tui.service.probes import Probes, Sources
-from anvil_tui.service.store import Store
+from anvil_tui.service.store import MOST_WAITING, Store
 from tests.support.membox import IMAGE, recipe, workspace
 from tests.support.wait import wait_until
 
@@ -490,6 +490,43 @@ def test_subscribers_are_told_and_read_the_newest(rig: Rig) -> None:
     end()
     rig.store.update(suites=("c",))
     assert seen == [before + 1, before + 2] and rig.store.version == before + 3
+
+
+def test_what_may_wait_comes_with_the_next_change_in_its_order(rig: Rig) -> None:
+    """One world, one telling, one working out of what follows, for the readings of many engines."""
+    told: list[int] = []
+    before, end = rig.store.world, rig.store.subscribe(lambda: told.append(rig.store.version))
+    rig.store.change(lambda w: {"suites": (*w.suites, "a")}, soon=True)
+    rig.store.change(lambda w: {"suites": (*w.suites, "b")}, soon=True)
+    assert rig.store.world is before and told == []
+    assert rig.store.change(lambda w: {"suites": (*w.suites, "c")}).suites == ("a", "b", "c")
+    assert len(told) == 1 and rig.store.version == told[0]
+    end()
+
+
+def test_what_waits_is_bounded(rig: Rig) -> None:
+    for _ in range(MOST_WAITING + 1):
+        rig.store.change(lambda w: {"suites": (*w.suites, "a")}, soon=True)
+    assert rig.store.world.suites == ("a",) * (MOST_WAITING + 1)
+
+
+def test_lines_of_a_log_make_a_world_in_which_nothing_else_is_new(rig: Rig) -> None:
+    rig.probes.once()
+    before = rig.store.world
+    after = rig.store.update(log=LogView(A, ("one",)))
+    same = [f.name for f in fields(World) if f.name not in ("log", "now_s", "now_utc")]
+    assert after.log is not None and all(getattr(after, n) is getattr(before, n) for n in same)
+
+
+def test_an_unchanged_source_makes_no_world_of_its_own_and_is_newer_in_the_next(rig: Rig) -> None:
+    rig.probes.once()
+    version, at = rig.store.version, rig.store.world.containers.at_s
+    for name in ("files", "operations", "containers", "gateway", "host", "images", "evidence", "clients"):
+        getattr(rig.probes, f"_{name}")()
+    assert rig.store.version == version
+    rig.probes._gpus()
+    newer = rig.store.world.containers.at_s
+    assert at is not None and newer is not None and newer > at
 
 
 def test_changes_from_many_threads_are_all_kept(rig: Rig) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from anvil_tui.core.reading import Reading
+from anvil_tui.core.world import Event, LogView
 from anvil_tui.ui.bridge import Bridge, WorldChanged
 from anvil_tui.ui.terminal import crash_file, needs_ascii, refusal
 from tests.support import worlds
@@ -29,6 +32,8 @@ class Tty(io.StringIO):
         ({"TERM": "linux", "LANG": "C.UTF-8"}, True),
         ({"TERM": "linux-16color", "LANG": "C.UTF-8"}, True),
         ({"TERM": "vt100", "LANG": "C.UTF-8"}, True),
+        ({"TERM": "screen", "TMUX": "/tmp/tmux-0/default,1,0"}, True),
+        ({"TERM": "screen", "TMUX": "/tmp/tmux-0/default,1,0", "LANG": "C.UTF-8"}, False),
         # what Python itself sets for LANG=C is no wish of the operator
         ({"TERM": "xterm", "LANG": "C", "LC_CTYPE": "C.UTF-8"}, True),
     ],
@@ -78,6 +83,37 @@ def test_bridge_waits_while_the_terminal_is_behind_and_then_sends_the_newest() -
     backlog[0] = 0
     bridge.pump()
     assert [m.world for m in posted] == [worlds.stale()]
+
+
+def test_figures_wait_for_a_second_and_what_happens_does_not() -> None:
+    """A second's figures are one redraw; a step, a log line, a source that breaks are there at the next tick."""
+    store, posted, now = worlds.FakeStore(worlds.calm()), list[WorldChanged](), [0.0]
+    bridge = Bridge(store, posted.append, lambda: 0, clock=lambda: now[0])
+    bridge.tick()
+    first = worlds.calm()
+    assert len(posted) == 1 and first.gpus.value is not None
+    hotter = replace(store.world, gpus=replace(store.world.gpus, at_s=7.0))
+    for now[0] in (0.25, 0.5, 0.75):
+        store.publish(hotter)
+        bridge.tick()
+        assert len(posted) == 1
+    now[0] = 1.0
+    bridge.tick()
+    assert [m.world for m in posted[1:]] == [hotter]
+    news = (
+        replace(hotter, log=LogView("a", ("one",))),
+        replace(hotter, events=(Event("2026-01-01T00:00:00Z", "gpus", "cannot be read"),)),
+        replace(hotter, gateway=Reading.error("refused", 8.0, "gateway")),
+        replace(hotter, serves=()),
+    )
+    for world in news:
+        now[0] += 0.25
+        store.publish(world)
+        bridge.tick()
+        assert posted[-1].world is world
+    now[0] += 0.25
+    bridge.tick()
+    assert len(posted) == 2 + len(news)
 
 
 def test_crash_file_is_private_new_and_redacted(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
-"""The drawing base: rows of cells in, strips out, and only the cells that changed are painted again."""
+"""The drawing base: rows of cells in, strips out, and only the lines that changed are drawn again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -13,9 +12,6 @@ from textual.widget import Widget
 
 from anvil_tui.ui.glyphs import to_ascii
 from anvil_tui.ui.presenters.cells import BLANK, TONES, Cell, Row
-
-# Two changed runs closer than this are one region: a region costs about as much as eight cells.
-_MERGE = 8
 
 
 class Strips(Widget):
@@ -30,16 +26,15 @@ class Strips(Widget):
         self.lit = -1
 
     def paint(self, lines: Sequence[Row], lit: int = -1) -> None:
-        """Show these rows; `lit` is the line with the cursor's background. Dirties only what differs."""
+        """Show these rows; `lit` is the line with the cursor's background. Only lines that differ are drawn."""
         old, was = self.lines, self.lit
         self.lines, self.lit = tuple(lines), lit
         width, height = self.size
-        regions: list[Region] = []
-        for y in range(min(height, max(len(old), len(lines)))):
-            if (y == was) != (y == lit):
-                regions.append(Region(0, y, width, 1))
-            else:
-                regions += changed(_at(old, y), _at(self.lines, y), y, width)
+        regions = [
+            Region(0, y, width, 1)
+            for y in range(min(height, max(len(old), len(lines))))
+            if (y == was) != (y == lit) or _at(old, y).cells != _at(self.lines, y).cells
+        ]
         if regions:
             self.refresh(*regions)
 
@@ -67,41 +62,6 @@ class Strips(Widget):
 
 def _at(lines: Sequence[Row], y: int) -> Row:
     return lines[y] if y < len(lines) else BLANK
-
-
-def changed(old: Row, new: Row, y: int, width: int) -> list[Region]:
-    """The runs of cells on line `y` that differ, merged when they are close.
-
-    >>> a, b = Row((Cell("ab "), Cell("1"))), Row((Cell("ab "), Cell("2")))
-    >>> changed(a, b, 3, 10)
-    [Region(x=3, y=3, width=1, height=1)]
-    """
-    if old.cells == new.cells:
-        return []
-    before, after = _columns(old, width), _columns(new, width)
-    runs: list[list[int]] = []
-    for x, (a, b) in enumerate(zip(before, after, strict=True)):
-        if a == b:
-            continue
-        if runs and x - runs[-1][1] < _MERGE:
-            runs[-1][1] = x + 1
-        else:
-            runs.append([x, x + 1])
-    return [Region(first, y, end - first, 1) for first, end in runs]
-
-
-def _columns(row: Row, width: int) -> list[tuple[str, str]]:
-    """One entry a cell. Both halves of a wide character differ when it does."""
-    out: list[tuple[str, str]] = []
-    for text, tone in row.cells:
-        if text.isascii():
-            out += [(ch, tone) for ch in text]
-        else:
-            for ch in text:
-                out += [(ch, tone)] * cell_len(ch)
-        if len(out) >= width:
-            break
-    return (out + [(" ", "text")] * (width - len(out)))[:width]
 
 
 class Line(Strips):

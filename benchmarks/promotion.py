@@ -43,7 +43,7 @@ def main() -> int:
 
 def measured(box: RealBox) -> int:
     rows, spans = [], []
-    with ClientLoop(box.dir) as clients:
+    with ClientLoop(box.dir, pace_s=0.05, tokens=24) as clients:
         clients.wait_answers(4)
         for number in range(RUNS):
             recipe, began = PAIR[(number + 1) % 2], time.monotonic()

@@ -191,7 +191,7 @@ def test_every_kill_point_ends_as_the_journal_decided(
     assert len(points) >= made.case.at_least
     rows = []
     with ExitStack() as clients:
-        loop = None if made.case.outage else clients.enter_context(ClientLoop(made.box.dir, pace_s=0.2, tokens=12))
+        loop = None if made.case.outage else clients.enter_context(ClientLoop(made.box.dir))
         for number, point in enumerate(points):
             rows.append(made.killed_at(point, ("resume", "undo")[number % 2]))
         made.reset()  # nobody may be left on hold when the clients are told to stop

@@ -21,7 +21,7 @@ from tests.faults import daemons, elsewhere, engines, gpu, state
 from tests.faults.matrix import FAULTS, Fault, Row, count_errors, table
 from tests.faults.rig import Gateway, Rig
 from tests.real import parts
-from tests.real.client_loop import ClientLoop
+from tests.real.client_loop import PACE_S, ClientLoop
 from tests.real.docker_engine import RealDocker
 from tests.real.fixtures import llama_stand
 from tests.real.workspace import fast_recipe, keep_suites, make_workspace, running_gateway
@@ -88,7 +88,7 @@ def _edited(folder: Path, id_: str, old: str, new: str) -> None:
 
 @contextlib.contextmanager
 def real_rig(
-    docker: RealDocker, image: str, shape: str, *, state_mib: int = STATE_MIB, pace_s: float = 0.1
+    docker: RealDocker, image: str, shape: str, *, state_mib: int = STATE_MIB, pace_s: float = PACE_S
 ) -> Iterator[Rig]:
     """A box of real parts at the start of every row: the first of the pair serves, clients ask all the time."""
     folder = Path(tempfile.mkdtemp(prefix="w", dir=docker.folder.parent))
@@ -98,7 +98,7 @@ def real_rig(
     box = RealBox(folder)
     try:
         with Worker() as worker:
-            clients = ClientLoop(folder, 2 * 3600, pace_s, tokens=12)
+            clients = ClientLoop(folder, 2 * 3600, pace_s)
             rig = Rig(box, worker, clients, PAIRS[shape], gateway, "quick", docker)
             assert rig.run(rig.intent(rig.now)) == "done", rig.view.why
             with clients:

@@ -35,7 +35,7 @@ def rig() -> Iterator[Rig]:
         candidate = folder / "w" / "recipes" / f"{PAIR[1]}.toml"
         candidate.write_text(candidate.read_text().replace("start_deadline_s = 1800", "start_deadline_s = 10"))
         with Worker() as worker:
-            clients = ClientLoop(folder / "w", pace_s=0.1, tokens=12, by_path=True)
+            clients = ClientLoop(folder / "w", by_path=True)
             made = Rig(
                 RealBox(folder / "w"), worker, clients, PAIR, Gateway(lambda _: contextlib.nullcontext(0)), "quick"
             )

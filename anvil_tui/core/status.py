@@ -11,6 +11,7 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC
 from typing import Any
 
+from anvil_tui.core.alarms import alarm_text, ordered
 from anvil_tui.core.box import MIB, Engine, Gpu, GpuSnapshot, KvCapacity
 from anvil_tui.core.capacity import Capacity, capacity_json, capacity_of, capacity_text
 from anvil_tui.core.credentials import copy_text, credential_text
@@ -52,6 +53,8 @@ def status_json(world: World) -> dict[str, Any]:
         "qualified": {name: asdict(h) for name, h in sorted(world.qualified.items())},
         "drills": {"last": _last_drills(world), "trends": [asdict(t) for t in trends(world.drills)]},
         "clients": [asdict(c) for c in world.clients],
+        "watcher": asdict(world.watcher) if world.watcher else None,
+        "alarms": [asdict(a) for a in ordered(world.alarms)],
         "problems": list(world.problems),
     }
 
@@ -118,6 +121,7 @@ def status_lines(world: World) -> list[str]:
     if world.workspace.clients:
         lines += _section("Clients", _clients(world))
     lines += _section("Qualified", _qualified(world))
+    lines += _section("Alarms", _alarms(world))
     lines += _section("Problems", iter(world.problems or ("none",)))
     return [clean(line, 400) for line in lines]
 
@@ -136,6 +140,15 @@ def _lease(world: World) -> str:
         return "lease free"
     since = with_zone(parse_time(world.lease.since), UTC)
     return f"lease held by {world.lease.operation}, pid {world.lease.pid}, {world.lease.user}, since {since}"
+
+
+def _alarms(world: World) -> Iterator[str]:
+    """Those that are kept, and what is one at once: no level can hold in the moment of one `status`."""
+    if world.watcher is None:
+        yield "nobody watches this box: `anvil-tui watch`, or an open console"
+    yield from (f"{a.since[:19]}Z {alarm_text(a)}" for a in ordered(world.alarms))
+    if not world.alarms:
+        yield "none"
 
 
 def _unread(world: World, reading: Reading[Any], source: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --require-virtualenv
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" pyproject.toml --extra gateway --group build
 
-.PHONY: demo test e2e lint docs screenshots lock clean system bench-timing bench-promotion faults soak
+.PHONY: demo test e2e lint docs screenshots lock clean system bench-timing bench-promotion bench-console faults soak
 
 demo: $(VENV)/run.stamp
 	@$(VENV)/bin/anvil-tui demo
@@ -25,6 +25,9 @@ bench-timing: $(VENV)/dev.stamp
 
 bench-promotion: $(VENV)/dev.stamp system
 	@$(PY) -m benchmarks.promotion
+
+bench-console: $(VENV)/dev.stamp system
+	@$(PY) -m benchmarks.console $(if $(QUICK),--quick)
 
 faults: $(VENV)/dev.stamp system
 	@$(PY) -m tests.real.netns $(PY) -m tests.faults

@@ -72,6 +72,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.previous", "previous pane", ("shift+tab",), "Move to the previous pane"),
     Action("view.pause", "pause log", ("f",), "Stop the log where it is, or follow again"),
     Action("view.zone", "UTC or local", ("t",), "Show times in UTC or in local time"),
+    Action("view.theme", "theme", ("T",), "The next theme: dark, light, high contrast, colour-blind"),
     Action("view.copy", "copy id", ("y",), "Send the selected full id to the terminal's clipboard"),
     Action("view.redraw", "redraw", ("ctrl+l",), "Draw everything again; on storage, look at the disks again"),
     Action("view.quit", "quit", ("q", "ctrl+c"), "Leave the console; operations and serves go on"),

@@ -17,7 +17,7 @@ from textual.app import App
 from textual.screen import Screen
 
 from anvil_tui.core.world import World
-from anvil_tui.ui import keymap, reads, terminal
+from anvil_tui.ui import keymap, reads, terminal, theme
 from anvil_tui.ui.actions import BY_VERB, Action
 from anvil_tui.ui.aim import aim
 from anvil_tui.ui.bridge import TICK_S, Bridge, WorldChanged
@@ -33,7 +33,6 @@ from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
 from anvil_tui.ui.shelves import Shelves
 from anvil_tui.ui.text import literal
-from anvil_tui.ui.theme import ANVIL
 from anvil_tui.ui.widgets.strips import Strips
 from anvil_tui.ui.widgets.tail import Tail
 
@@ -56,7 +55,7 @@ class Console(App[int], inherit_bindings=False):
         self.service, self.options = service, options
         self.world: World = service.store.world
         self.view = View(zone=UTC if options.utc else None)
-        self.said = self._said_of = ""
+        self._said_of = ""
         self.silent_s = 0.0
         self.moved_from = ""
         self.crash: Path | None = None
@@ -69,8 +68,9 @@ class Console(App[int], inherit_bindings=False):
         self._autopump = autopump
         self._followed: tuple[str, str | None] = ("", None)
         self._painter = Painter()
-        self.register_theme(ANVIL)
-        self.theme = ANVIL.name
+        for known in theme.THEMES.values():
+            self.register_theme(known)
+        self.theme, self.said = theme.named(literal(options.theme, 40))
         Strips.ascii_only = terminal.needs_ascii(os.environ) if options.ascii is None else options.ascii
 
     def on_mount(self) -> None:
@@ -80,7 +80,7 @@ class Console(App[int], inherit_bindings=False):
         self.push_screen(Overview())
         self.call_after_refresh(lambda: threading.Thread(target=self.service.begin, daemon=True).start())
         if self._autopump:
-            self.set_interval(TICK_S, self.bridge.pump)
+            self.set_interval(TICK_S, self.bridge.tick)
 
     def on_unmount(self) -> None:
         if self.bridge is not None:
@@ -154,7 +154,8 @@ class Console(App[int], inherit_bindings=False):
         if isinstance(event, events.Key | events.Paste):
             if isinstance(self.screen, Dialog) and event.time < self.screen.armed_at:
                 return
-            if self.said and isinstance(event, events.Key) and not event.is_forwarded:
+            said = self.said and isinstance(self.screen, Board)
+            if said and isinstance(event, events.Key) and not event.is_forwarded:
                 self.say("")
         await super().on_event(event)
 

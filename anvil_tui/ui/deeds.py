@@ -136,6 +136,8 @@ class Deeds:
         if isinstance(disks, AnvilError):
             self._refused(action, disks)
             return
+        if self._overtaken(action):
+            return
         picker = Picker(
             f"{action.label} which? {storage.free(disks)}", partial(storage.choices, disks),
             partial(storage.why_kept, disks),
@@ -182,12 +184,22 @@ class Deeds:
         if isinstance(plan, AnvilError):
             self._refused(action, plan)
             return
+        if self._overtaken(action):
+            return
 
         def replan(done: Callable[[Plan | AnvilError], None]) -> None:
             self._call(partial(self.control.plan, plan.intent), done)
 
         dialog = PlanDialog(plan, action.label.capitalize(), replan)
         self.app.push_screen(dialog, lambda answer: self._answered(action, target, dialog, answer))
+
+    def _overtaken(self, action: Action) -> bool:
+        """One dialog at a time: what a person opened while this was made is what that person is at."""
+        if not isinstance(self.app.screen, Dialog | Picker):
+            return False
+        self.pending = False
+        self.app.say(f"{action.label}: dropped, another dialog was opened meanwhile; press {action.key} again")
+        return True
 
     def _answered(self, action: Action, target: Target, dialog: PlanDialog, answer: str | None) -> None:
         """The box may have become closed to this deed while the dialog was open."""

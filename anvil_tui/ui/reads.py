@@ -16,6 +16,7 @@ from anvil_tui.ui.screens.board import MIXED, Board
 from anvil_tui.ui.screens.listing import SCREENS, Detail, Storage
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.text import literal
+from anvil_tui.ui.theme import after
 from anvil_tui.ui.widgets.tail import Tail
 
 if TYPE_CHECKING:
@@ -60,10 +61,11 @@ def _filtered(app: Console, name: str, text: str | None) -> None:
 
 
 def back(app: Console) -> None:
+    """The filter of the pane with the focus first, then that of another pane that is shown."""
     board = _board(app)
-    name = board.filter_name() if board else ""
-    if name and app.view.filter_of(name):
-        _filtered(app, name, "")
+    active = [name for name in board.filter_names() if app.view.filter_of(name)] if board else []
+    if active:
+        _filtered(app, active[0], "")
     elif not isinstance(app.screen, Overview):
         app.pop_screen()
 
@@ -116,6 +118,14 @@ def zone(app: Console) -> None:
     app.look(replace(app.view, zone=None if app.view.zone is UTC else UTC))
 
 
+def theme(app: Console) -> None:
+    if app.plain:
+        app.say("theme: NO_COLOR is set, so no theme has colours")
+        return
+    app.theme = after(app.theme)
+    app.say(f'theme: {app.theme}; `theme = "{app.theme}"` in your settings keeps it')
+
+
 def copy(app: Console) -> None:
     """OSC 52 has no answer: say what was sent, and where the same text can be read."""
     board = _board(app)
@@ -162,6 +172,7 @@ READS: dict[str, Read] = {
     "view.previous": cycler(-1),
     "view.pause": pause,
     "view.zone": zone,
+    "view.theme": theme,
     "view.copy": copy,
     "view.redraw": redraw,
     "view.quit": leave,

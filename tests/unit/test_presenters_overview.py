@@ -99,7 +99,7 @@ def test_header_is_exactly_the_width(world: str, width: int) -> None:
         ),
         (worlds.calm(read_only=True), ["READ-ONLY"]),
         (worlds.calm(kind="production"), ["PRODUCTION"]),
-        (worlds.promoting(), ["lease sekou:4300", "primary ◐ HELD, 3 waiting"]),
+        (worlds.promoting(), ["lease sekou:4300", "primary ◐ HELD 6 min 15 s, 3 waiting"]),
         (worlds.degraded(), ["2 problems", "✖ lost glm53-393k-c1"]),
         (worlds.stale(), ["1 problem", "✖ lost"]),
         (worlds.empty(), ["primary ? UNKNOWN"]),
@@ -305,7 +305,7 @@ class TestServes:
     def test_filter_shows_itself_and_never_hides_trouble(self) -> None:
         view = replace(VIEW, filters=(("serves", "zzz"),))
         panel = serves.panel(worlds.calm(), view, 57, 11)
-        assert panel.title == 'Serves  filter "zzz" 0/2'
+        assert panel.title == 'Serves filter "zzz" 0/2'
         assert "esc clears it" in words(panel)
         assert "glm53-393k-c1" in said(serves.panel, worlds.degraded(), view)
 

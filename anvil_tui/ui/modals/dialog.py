@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
 from anvil_tui.core.world import World
-from anvil_tui.ui.presenters.cells import Cell, Panel, View, row, sentence, spread
+from anvil_tui.ui.presenters.cells import Cell, Panel, View, row, sentence
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.pane import GUTTER, MARGIN, Pane
 from anvil_tui.ui.widgets.strips import Line
@@ -105,7 +105,12 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
     def _say(self) -> None:
         line = self.query_one("#asked", Line)
         width = line.size.width or self.app.size.width
-        line.set_rows(spread([self._question()], [], width))
+        asked = self._question()
+        rows = sentence(asked.text, width, asked.tone, most=2)
+        line.set_class(len(rows) > 1, "-two")
+        line.set_rows(*rows)
+        for box in self.query(Input):
+            box.display = not self.closed
         for button in self.query("#yes").results(Button):
             button.disabled = bool(self.closed)
 
@@ -147,7 +152,7 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
     def action_step(self, by: int) -> None:
         """Cancel, what is to be typed, the deed: in this order."""
         stops = [*self.query("#cancel"), *self.query(Input), *self.query("#yes").results(Button)]
-        able = [w for w in stops if not w.disabled]
+        able = [w for w in stops if not w.disabled and w.display]
         at = able.index(self.focused) if self.focused in able else -1
         # Not Widget.focus, which is queued: what is typed right after Tab must reach the field.
         self.set_focus(able[(at + by) % len(able)])

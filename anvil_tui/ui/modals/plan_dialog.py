@@ -27,10 +27,14 @@ class PlanDialog(Dialog):
         self._replan = replan
         self._asking = False
         self._asked_s: float | None = None
+        self._seen: World | None = None
+        self._moved: tuple[str, str] | None = None
 
     def world_changed(self, world: World, view: View) -> None:
         if self._asked_s is None:
             self._asked_s = world.now_s
+        self._seen = self._seen or self.console.world
+        self._name_mover()
         if self._asking or world.now_s - self._asked_s < _REPLAN_S:
             return
         self._asking, self._asked_s = True, world.now_s
@@ -48,7 +52,8 @@ class PlanDialog(Dialog):
 
     def _take(self, fresh: Plan) -> None:
         """Show the new plan, forget what was typed for the old one, focus Cancel again."""
-        self.note = plans.moved_note(self.plan.hash, fresh.hash)
+        self._moved = (self.plan.hash, fresh.hash)
+        self._name_mover()
         self.plan, self.closed = fresh, _closed(fresh)
         for box in self.query(Input):
             with box.prevent(Input.Changed):
@@ -58,6 +63,15 @@ class PlanDialog(Dialog):
         body.refresh(layout=True)
         self._say()
         self.home()
+
+    def _name_mover(self) -> None:
+        """An operation of another console shows in the World a moment after it moved the facts of the plan."""
+        if self._moved is None:
+            return
+        said = plans.moved_note(*self._moved, plans.mover(self._seen, self.console.world) if self._seen else "")
+        if said != self.note:
+            self.note = said
+            self._say()
 
 
 def _closed(plan: Plan) -> str:

@@ -112,7 +112,7 @@ def _use(engine: Engine | None, serve: Serve, width: int) -> Row:
     cells = [
         left("in use", _LABEL, "dim"),
         Cell(filled, "accent"),
-        Cell(rest, "faint"),
+        Cell(rest, "line"),
         used,
         *over,
         Cell("  "),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from rich.cells import cell_len
 
 from anvil_tui.core.shelf import Shelf
-from anvil_tui.ui.text import clip, fit, pad, rpad, wrap
+from anvil_tui.ui.text import clip, fit, literal, pad, rpad, wrap
 
-Tone = Literal["text", "strong", "dim", "faint", "good", "warn", "bad", "accent", "spark", "mark"]
-TONES: tuple[Tone, ...] = ("text", "strong", "dim", "faint", "good", "warn", "bad", "accent", "spark", "mark")
+Tone = Literal["text", "strong", "dim", "faint", "good", "warn", "bad", "accent", "spark", "mark", "line"]
+TONES: tuple[Tone, ...] = get_args(Tone)
 
 
 class Cell(NamedTuple):
@@ -73,6 +73,11 @@ class View:
 BLANK = Row(())
 
 
+def titled(name: str, wanted: str, shown: int, total: int) -> str:
+    """The title of a list: how many there are, and with a filter how many of them are shown."""
+    return f'{name} filter "{literal(wanted, 20)}" {shown}/{total}' if wanted else f"{name} {total}"
+
+
 def row(*cells: Cell | str, key: str = "") -> Row:
     return Row(tuple(c if isinstance(c, Cell) else Cell(c) for c in cells), key)
 
@@ -111,7 +116,7 @@ def joined(parts: Iterable[Sequence[Cell]], gap: str = " · ") -> list[Cell]:
         if not part:
             continue
         if out:
-            out.append(Cell(gap, "faint"))
+            out.append(Cell(gap, "line"))
         out.extend(part)
     return out
 

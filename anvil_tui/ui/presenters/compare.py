@@ -29,6 +29,7 @@ from anvil_tui.ui.presenters.cells import (
     right,
     sentence,
     spread,
+    titled,
     width_of,
 )  # fmt: skip
 from anvil_tui.ui.presenters.evidence import PASSED, verdict
@@ -63,7 +64,7 @@ def _haystack(p: Past) -> str:
 
 
 def list_panel(world: World, view: View, width: int, height: int) -> Panel:
-    """Every bundle; one that cannot be read says why instead."""
+    """Every bundle; one that cannot be read says why instead, and no filter hides it."""
     rows: list[Row] = []
     for past in shown(world, view):
         rows += _line(past, view.shelf.arms.get(past.id, ""), width)
@@ -77,11 +78,11 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
             else f"No bundle yet: {key('serve.qualify')} qualifies a serve."
         )
         rows = sentence(told, width, "dim")
-    wanted = view.filter_of("bundles")
-    count = f'filter "{literal(wanted, 20)}" {len(shown(world, view))}/' if wanted else ""
-    return Panel(
-        f"Bundles {count}{len(world.pasts)}", tuple(rows), Cell(f"{key('view.arm')}: arm A, B, none", "dim")
+    broken = len(world.broken_bundles)
+    title = titled(
+        "Bundles", view.filter_of("bundles"), len(shown(world, view)) + broken, len(world.pasts) + broken
     )
+    return Panel(title, tuple(rows), Cell(f"{key('view.arm')}: arm A, B, none", "dim"))
 
 
 def _line(past: Past, arm: str, width: int) -> list[Row]:

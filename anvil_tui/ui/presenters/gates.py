@@ -95,7 +95,7 @@ def line(gate: GateView, width: int) -> Row:
     spent = width - 2 - name - 1 - _WORD - 7
     if gate.verdict == "running" and gate.of and spent >= 14:
         filled, rest = bar(gate.done / gate.of, min(24, spent - 2))
-        return Row(cut_row([*cells, Cell("  "), Cell(filled, "accent"), Cell(rest, "faint")], width), named(gate))
+        return Row(cut_row([*cells, Cell("  "), Cell(filled, "accent"), Cell(rest, "line")], width), named(gate))
     took = "" if gate.elapsed_s is None else f"{gate.elapsed_s:,.1f} s"
     cells.append(right(took, 9, "dim"))
     if gate.reason and spent > 20:

@@ -52,7 +52,7 @@ def _bar(gpu: Gpu, width: int, old: bool) -> list[Cell]:
     if gpu.used_bytes is None or not gpu.total_bytes:
         return [Cell(" " * width)]
     filled, rest = bar(gpu.used_bytes / gpu.total_bytes, width)
-    return [Cell(filled, "dim" if old else _memory_tone(gpu)), Cell(rest, "faint")]
+    return [Cell(filled, "dim" if old else _memory_tone(gpu)), Cell(rest, "line")]
 
 
 def _amount(gpu: Gpu) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from anvil_tui.core.times import span
 from anvil_tui.core.world import Lights, World
 from anvil_tui.ui import glyphs
@@ -10,6 +12,7 @@ from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
 from anvil_tui.ui.text import fit, literal, seconds_since
 
+_HOLDS = re.compile(r"(^|[-:])hold\b")
 # below this width a free lease and the seconds give way
 _ROOMY = 70
 # from this width on: since when the lease is held
@@ -78,7 +81,10 @@ def _role(world: World, role: str, room: int) -> list[Cell]:
     head = Cell(f"{literal(role, 20)} ", "dim")
     held = _held(world, role)
     if held is not None:
-        return [head, Cell(f"{glyphs.WAIT} {held}", "warn")]
+        since = held_for(world, role)
+        long = f" {since}" if since and room >= width_of([head]) + len(held) + len(since) + 3 else ""
+        word, _, rest = held.partition(",")
+        return [head, Cell(f"{glyphs.WAIT} {word}{long},{rest}", "warn")]
     if serve is None:
         # a daemon that cannot be read is not the same as nothing serving
         lost = state_note(world.containers, world.now_s)
@@ -108,6 +114,19 @@ def _held(world: World, role: str) -> str | None:
     if not gateway.can.holds:
         return "QUIESCED, clients get 503"
     return f"HELD, {'n/a' if gateway.held is None else gateway.held} waiting"
+
+
+def held_for(world: World, role: str) -> str:
+    """For how long its traffic has been held, by the newest operation that held it; "" = not known."""
+    for operation in reversed(world.operations):
+        if operation.role != role:
+            continue
+        steps = (*operation.steps, *operation.undo_steps)
+        done = [s.ended_at for s in steps if _HOLDS.search(s.name) and s.state == "done" and s.ended_at]
+        since = seconds_since(max(done), world.now_utc) if done else None
+        if since is not None:
+            return span(since)
+    return ""
 
 
 def worst(lights: Lights) -> tuple[str, Tone]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from anvil_tui.core.world import World
 from anvil_tui.ui import keymap
@@ -36,16 +36,17 @@ def urgent(world: World, usual: Sequence[str]) -> list[str]:
     return [*usual[:1], *ways, *(i for i in usual[1:] if i not in ways)]
 
 
-def hints(actions: Sequence[Action], why: Why, width: int) -> Row:
-    """At most six, the first never cut; a closed one stands in brackets, so that it reads without colour."""
-    parts = [_hint(a, why(a)) for a in actions[:HINT_LIMIT]]
+def hints(actions: Sequence[Action], why: Why, width: int, called: Mapping[str, str] = {}) -> Row:
+    """At most six, the first never cut; a closed one stands in brackets, so that it reads without colour.
+    `called` are names of actions that mean something more particular on the screen."""
+    parts = [_hint(a, called.get(a.id, a.label), why(a)) for a in actions[:HINT_LIMIT]]
     return spread([Cell(" "), *joined(parts, "  ")], [], width)
 
 
-def _hint(action: Action, closed: str | None) -> list[Cell]:
+def _hint(action: Action, label: str, closed: str | None) -> list[Cell]:
     if closed:
-        return [Cell(f"({action.key} {action.label})", "faint")]
-    return [Cell(action.key, "accent"), Cell(f" {action.label}", "dim")]
+        return [Cell(f"({action.key} {label})", "faint")]
+    return [Cell(action.key, "accent"), Cell(f" {label}", "dim")]
 
 
 def help_rows(why: Why, width: int) -> list[Row]:

@@ -166,7 +166,7 @@ def _stage_row(serve: Serve, found: tuple[Stage, ...], width: int) -> Row:
     for stage in found:
         glyph, tone = _MARKS[stage.state]
         if cells:
-            cells.append(Cell(f" {glyphs.RULE} ", "faint"))
+            cells.append(Cell(f" {glyphs.RULE} ", "line"))
         name: Tone = "dim" if stage.state == "open" else "text"
         cells += [Cell(f"{stage.verb} ", name), Cell(stage.figure or glyph, tone)]
     room = width - width_of(cells) - 14

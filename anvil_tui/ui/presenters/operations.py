@@ -27,6 +27,7 @@ from anvil_tui.ui.presenters.cells import (
     row,
     sentence,
     spread,
+    titled,
     width_of,
 )
 from anvil_tui.ui.presenters.serves import at_work
@@ -237,7 +238,7 @@ def _event(event: Event, view: View, width: int) -> Row:
 def shown(world: World, view: View) -> list[OperationView]:
     wanted = view.filter_of("operations").lower()
     found = [o for o in world.operations if wanted in f"{o.id} {o.kind} {o.target} {o.state}".lower()]
-    open_ones = [o for o in world.operations if o.outcome is None and o not in found]
+    open_ones = [o for o in world.operations if (o.outcome is None or o.needs_person) and o not in found]
     return [*open_ones, *reversed(found)]
 
 
@@ -249,9 +250,11 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
         when = [Cell(clock(operation.started_at, view.zone), "faint"), Cell("  ")]
         cells = [Cell(f"{glyph} ", tone), *when, left(operation.kind, 9), left(state_word(operation), 12, tone)]
         rows.append(spread([*cells, Cell(literal(operation.target, 120), "text")], [], width, operation.id))
+    wanted, total = view.filter_of("operations"), len(world.operations)
     if not rows:
-        rows = sentence("No operation yet.", width, "dim")
-    return Panel(f"Operations {len(world.operations)}", tuple(rows))
+        told = "No operation matches the filter." if wanted else "No operation yet."
+        rows = sentence(told, width, "dim")
+    return Panel(titled("Operations", wanted, len(shown(world, view)), total), tuple(rows))
 
 
 def chosen(world: World, view: View) -> OperationView | None:

@@ -9,9 +9,10 @@ from typing import Any
 from anvil_tui.core.drills import HOME
 from anvil_tui.core.plan import Plan
 from anvil_tui.core.times import span
+from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Panel, Row, Tone, facts, item, right, row, sentence
-from anvil_tui.ui.presenters.operations import leg_of
+from anvil_tui.ui.presenters.operations import current_step, leg_of
 from anvil_tui.ui.text import chop, clip, literal
 
 # What a line of a diff begins with; the names of the two files before what is added and taken away.
@@ -128,5 +129,19 @@ def _gates(plan: Plan, width: int) -> list[Row]:
     return rows
 
 
-def moved_note(old: str, new: str) -> str:
-    return f"The facts moved while this was open: plan {old} is now {new}. Read it again."
+def moved_note(old: str, new: str, mover: str = "") -> str:
+    """`mover` is whose operation it was, as `mover` tells it."""
+    why = f"{mover} moved the facts" if mover else "The facts moved"
+    return f"{why} while this was open: plan {old} is now {new}. Read it again."
+
+
+def mover(before: World, now: World) -> str:
+    """The newest operation that began, or came further, between two moments; "" = none."""
+    known = {o.id: (o.state, current_step(o)[0]) for o in before.operations}
+    moved = [o for o in now.operations if known.get(o.id) != (o.state, current_step(o)[0])]
+    if not moved:
+        return ""
+    lease = next((x for x in (now.lease, before.lease) if x and x.operation == moved[-1].id), None)
+    at = f"@{literal(lease.host, 40)}" if lease and lease.host else ""
+    whose = f" of {literal(lease.user, 40)}{at}" if lease else ""
+    return f"{moved[-1].kind} {moved[-1].id}{whose}"

@@ -22,6 +22,7 @@ from anvil_tui.ui.presenters.cells import (
     row,
     sentence,
     spread,
+    titled,
 )
 from anvil_tui.ui.text import clip, gib, literal, number
 
@@ -63,9 +64,7 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     rows = [_head(width), *(line(world, f, width) for f in files)]
     if not files:
         rows = sentence("No recipe matches." if world.recipes else "recipes/ holds no recipe.", width, "dim")
-    wanted = view.filter_of("recipes")
-    count = f'filter "{literal(wanted, 20)}" {len(files)}/{len(world.recipes)}' if wanted else f"{len(files)}"
-    return Panel(f"Recipes {count}", tuple(rows))
+    return Panel(titled("Recipes", view.filter_of("recipes"), len(files), len(world.recipes)), tuple(rows))
 
 
 def _head(width: int) -> Row:

@@ -6,7 +6,20 @@ from anvil_tui.core.inflight import slot_text
 from anvil_tui.core.world import OPERATION_LABEL, Light, Phase, Serve, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.keymap import key
-from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, joined, left, right, row, sentence, spread
+from anvil_tui.ui.presenters.cells import (
+    Cell,
+    Panel,
+    Row,
+    Tone,
+    View,
+    joined,
+    left,
+    right,
+    row,
+    sentence,
+    spread,
+    titled,
+)
 from anvil_tui.ui.presenters.freshness import state_note
 from anvil_tui.ui.presenters.standing import drilled
 from anvil_tui.ui.text import literal, short_id
@@ -71,9 +84,24 @@ def subject(world: World, view: View) -> Serve | None:
 
 
 def shown(world: World, view: View) -> list[Serve]:
-    """Serves that pass the filter; one in trouble or in an operation is never hidden."""
+    """Serves that pass the filter; one that somebody must not lose sight of is never hidden."""
     wanted = view.filter_of("serves").lower()
-    return [s for s in world.serves if not wanted or wanted in _haystack(s) or in_trouble(s)]
+    return [s for s in world.serves if not wanted or wanted in _haystack(s) or _in_sight(world, s)]
+
+
+def _in_sight(world: World, serve: Serve) -> bool:
+    """In trouble, part of an open operation, or named by an alarm or a problem."""
+    mine = serve.container.id
+    open_ones = [o for o in world.operations if o.outcome is None or o.needs_person]
+    moved = any(
+        serve.container.labels.get(OPERATION_LABEL) == o.id
+        or serve.name in o.target.split()
+        or (o.role and serve.record and serve.record.role == o.role and serve.position == "incumbent")
+        for o in open_ones
+    )
+    alarmed = any(mine in (a.target, a.id.partition(":")[2]) for a in world.alarms)
+    told = any(serve.name in text or short_id(mine) in text for text in world.problems)
+    return in_trouble(serve) or moved or alarmed or told
 
 
 def _haystack(serve: Serve) -> str:
@@ -105,7 +133,7 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
 
 def _title(world: World, view: View, count: int) -> str:
     wanted = view.filter_of("serves")
-    return f'Serves  filter "{literal(wanted, 20)}" {count}/{len(world.serves)}' if wanted else "Serves"
+    return titled("Serves", wanted, count, len(world.serves)) if wanted else "Serves"
 
 
 def _nothing(world: World, width: int) -> list[Row]:

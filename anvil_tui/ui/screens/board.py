@@ -26,14 +26,18 @@ if TYPE_CHECKING:
 
 MIXED = ("standing", "stored")
 """Choices of the View whose keys are `KIND:NAME`."""
+_FILTERS = {name: name for name in ("serves", "log", "operations", "recipes", "bundles")} | {"tiny": "serves"}
+"""By the id of a pane, the name of its filter."""
 _MOVES = {"up,k": -1, "down,j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
 
 
 class Board(Screen[None], inherit_bindings=False):
-    """A subclass yields its panes in `body`, and names its hints; `field` is the choice that it is about."""
+    """A subclass yields its panes in `body`, and names its hints; `CALLED` are hints whose action has another
+    name here; `field` is the choice that it is about."""
 
     AUTO_FOCUS = "Pane"
     HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.palette", "view.back", "view.filter", "view.detail")
+    CALLED: ClassVar[dict[str, str]] = {}
     field = ""
     BINDINGS = [
         *(Binding(keys, f"move({by})", show=False) for keys, by in _MOVES.items()),
@@ -55,6 +59,10 @@ class Board(Screen[None], inherit_bindings=False):
     def on_mount(self) -> None:
         self.show(self.console.world, self.console.view)
         self.console.shelves.tend()
+
+    def on_screen_resume(self) -> None:
+        """What was said while a dialog lay above is said now."""
+        self.show_hints()
 
     def on_resize(self) -> None:
         self.show(self.console.world, self.console.view)
@@ -81,7 +89,7 @@ class Board(Screen[None], inherit_bindings=False):
         shown = [REGISTRY[i] for i in urgent(self.console.world, self.hinted())]
         if self.console.world.read_only:
             shown = [a for a in shown if not a.mutates]
-        rows = hints(shown, self.console.why, width)
+        rows = hints(shown, self.console.why, width, self.CALLED)
         if said:
             rows = spread([Cell(" "), Cell(literal(said), "warn")], [], width)
         for line in self.query("#hints").results(Line):  # none yet on a screen that was opened just now
@@ -113,7 +121,7 @@ class Board(Screen[None], inherit_bindings=False):
     def on_key(self, event: Key) -> None:
         """Textual's keymap drops a given key while an input has the focus; this is the only table of keys."""
         action = self.console.by_key.get(event.key)
-        if action:
+        if action and self.console.screen is self:  # a key typed ahead of a dialog still arrives here
             event.stop()
             event.prevent_default()
             self.console.dispatch(REGISTRY[action])
@@ -132,14 +140,12 @@ class Board(Screen[None], inherit_bindings=False):
     def filter_name(self) -> str:
         """Whose filter `/` sets here."""
         pane = self.focused_pane()
-        return {
-            "serves": "serves",
-            "tiny": "serves",
-            "log": "log",
-            "operations": "operations",
-            "recipes": "recipes",
-            "bundles": "bundles",
-        }.get(pane.id or "" if pane else "", "")
+        return _FILTERS.get(pane.id or "", "") if pane else ""
+
+    def filter_names(self) -> list[str]:
+        """The filters of the panes that are shown, that of the pane with the focus first."""
+        shown = [_FILTERS.get(pane.id or "", "") for pane in self.panes()]
+        return [name for name in dict.fromkeys((self.filter_name(), *shown)) if name]
 
     def visible_text(self) -> Iterator[str]:
         """Every line of every strip on this screen, as drawn: for copying and for tests."""

@@ -86,6 +86,7 @@ class Storage(Board):
     HINTS: ClassVar[tuple[str, ...]] = (
         "view.help", "view.back", "view.detail", "storage.remove", "serve.unload", "view.redraw",
     )  # fmt: skip
+    CALLED: ClassVar[dict[str, str]] = {"view.redraw": "look again"}
     field = "stored"
 
     def body(self) -> ComposeResult:

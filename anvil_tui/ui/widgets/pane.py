@@ -107,7 +107,7 @@ class Pane(Strips, can_focus=True):
             tail += [Cell(f" {' '.join(hidden)} ", "dim")]
         title = cut_row([Cell(f"{self.panel.title} ", title_tone)], max(1, width - width_of(tail) - 2))
         fill = max(0, width - width_of(title) - width_of(tail))
-        return Row((*title, Cell(glyphs.RULE * fill, "accent" if self.has_focus else "faint"), *tail))
+        return Row((*title, Cell(glyphs.RULE * fill, "accent" if self.has_focus else "line"), *tail))
 
     # moving
 

@@ -36,12 +36,12 @@ class HistoryFolder:
     def parts(self) -> tuple[tuple[str, Index], ...]:
         now = segments(self._folder)
         self._known = {s: self._known.get(s) or self._index(s) for s in now}
-        return tuple((s.name, self._known[s]) for s in now if self._known[s].spans or self._known[s].damage)
+        return tuple((f"{s.number:08d}", i) for s in now if (i := self._known[s]).spans or i.damage)
 
     def frames(self, part: str) -> tuple[Frame, ...]:
-        """A segment that was packed meanwhile is read in its new form."""
+        """From the plain form while there is one: packing it takes that away last."""
         found: list[Frame] = []
-        for name in (part, f"{part}.gz"):
+        for name in (f"{part}.ndjson", f"{part}.ndjson.gz"):
             try:
                 lines = lines_in(self._folder / name)
                 next(lines, b"")
@@ -52,6 +52,9 @@ class HistoryFolder:
             except (Damaged, BadFile):
                 return tuple(found)
         raise NotFound(f"{self._folder / part}: is not kept any more")
+
+    def bytes(self) -> int:
+        return sum(s.bytes for s in segments(self._folder))
 
     def _index(self, segment: Segment) -> Index:
         path = self._folder / segment.name

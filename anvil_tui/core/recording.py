@@ -317,3 +317,27 @@ def to_remove(
             out.append(name)
             left -= size
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a history holds, for the screen that shows it. `note` says why nothing is recorded now, "" = it is."""
+
+    where: str = ""
+    index: Index = Index()
+    bytes: int = 0
+    note: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """Where a replay stands: `begin` and `end` of the span it is in, `said` what its last move found."""
+
+    where: str
+    at: str
+    begin: str
+    end: str
+    playing: bool = False
+    speed: int = 1
+    said: str = ""

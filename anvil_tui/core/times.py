@@ -98,6 +98,35 @@ def span(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
+_CLOCK = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[ T])?(\d{1,2}):(\d\d)(?::(\d\d))?")
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)\s*(s|min|m|h|d)")
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def when(text: str, near: datetime, zone: tzinfo | None) -> datetime:
+    """A moment as a person writes it: `14:05`, `14:05:30`, `2026-09-02 14:05`, `-15m` before `near`, RFC 3339.
+
+    A clock without a date is of the day of `near`; without an offset it is in `zone`, None = this machine's own.
+    ValueError with a sentence for anything else.
+    """
+    text = text.strip()
+    ago, clock = _AGO.fullmatch(text), _CLOCK.fullmatch(text)
+    try:
+        if ago:
+            return near - timedelta(seconds=float(ago[1]) * _UNITS[ago[2]])
+        if clock:
+            local = near.astimezone(zone)
+            date = {k: int(clock[n]) for n, k in ((1, "year"), (2, "month"), (3, "day")) if clock[n]}
+            time = {"hour": int(clock[4]), "minute": int(clock[5]), "second": int(clock[6] or 0), "microsecond": 0}
+            return local.replace(**date, **time, tzinfo=zone).astimezone(UTC)
+        at = parse_time(text)
+    except (ValueError, OverflowError):
+        at = None
+    if at is None:
+        raise ValueError(f"{text[:40]!r} is no time like 14:05, 2026-09-02 14:05, -15m or 2026-09-02T14:05:00Z")
+    return at
+
+
 def with_zone(at: datetime | None, zone: tzinfo) -> str:
     """The time in `zone` with the zone written behind it; `-` for never."""
     if at is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import docker
 import pytest
 
-from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
+from anvil_tui.adapters.docker_engine import RUNNING_S, DockerControl, DockerReader
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.ports import ContainerSpec
 from tests.support.http_stub import Handler, HttpStub, Route, serve
@@ -75,20 +76,38 @@ def test_vanished_container_is_left_out_and_a_broken_one_is_a_row(daemon: HttpSt
     assert [c.status for c in reader.list()] == ["running", "running"], "a broken row is asked again"
 
 
-def test_stopped_containers_are_inspected_once_and_running_ones_always(daemon: HttpStub, url: str) -> None:
-    stopped = row(B, "b", "exited", "Exited (0) 2 hours ago")
-    daemon.routes["GET /containers/json"] = (200, [row(A, "a"), stopped])
+def test_containers_are_inspected_when_their_row_changes_and_running_ones_now_and_then(
+    daemon: HttpStub, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up, stopped = row(A, "a"), row(B, "b", "exited", "Exited (0) 2 hours ago")
+    daemon.routes["GET /containers/json"] = (200, [up, stopped])
     daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a"))
     daemon.routes[f"GET /containers/{B}/json"] = (200, inspect(B, "b", "exited"))
+    now = [100.0]
+    monkeypatch.setattr("anvil_tui.adapters.docker_engine.time", SimpleNamespace(monotonic=lambda: now[0]))
     reader = DockerReader(url)
+
+    def asked() -> tuple[int, int]:
+        return daemon.count(f"GET /containers/{A}/json"), daemon.count(f"GET /containers/{B}/json")
+
     first = reader.list()
-    assert reader.list() == reader.list() == first
-    assert daemon.count(f"GET /containers/{A}/json") == 3
-    assert daemon.count(f"GET /containers/{B}/json") == 1
+    assert reader.list() == reader.list() == first and asked() == (1, 1)
+    now[0] += RUNNING_S
+    assert reader.list() == first and asked() == (2, 1)
+    daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a", RestartCount=1))
+    for status, times in (
+        ("Up 2 minutes (unhealthy)", 3),
+        ("Up 1 second", 4),
+        ("Up 1 second", 5),
+        ("Up 2 minutes", 6),
+    ):
+        up["Status"] = status
+        reader.list()
+        assert asked() == (times, 1), status
     assert daemon.count("GET /images/sha256:1/json") == 1
     stopped["Names"] = ["/renamed"]
     daemon.routes[f"GET /containers/{B}/json"] = (200, inspect(B, "renamed", "exited"))
-    assert [c.name for c in reader.list()] == ["a", "renamed"]
+    assert [c.name for c in reader.list()] == ["a", "renamed"] and asked() == (6, 2)
 
 
 def test_list_that_is_no_list_of_objects_is_unreachable(daemon: HttpStub, url: str) -> None:

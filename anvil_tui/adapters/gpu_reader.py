@@ -11,6 +11,7 @@ the old one is really gone, so that a process stuck in the kernel never gets com
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -32,6 +33,7 @@ START_DEADLINE_S = 20.0
 BACKOFF_S = (1.0, 30.0)
 MAX_LINE = 1024 * 1024
 END_GRACE_S = 1.0
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 
 def nvml_argv(interval_s: float, library_dir: str = "") -> tuple[str, ...]:
@@ -243,6 +245,10 @@ def _epitaph(child: subprocess.Popen[bytes], said: str) -> str:
     except subprocess.TimeoutExpired:
         code = None
     how = "closed its output or printed an endless line" if code is None else f"ended with status {code}"
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):  # a number without a name
+            how = f"was ended by {signal.Signals(-code).name}"
+        how += ", as by a fault of the driver's library" if -code in _CRASHES else ""
     return f"GPU reader {how}" + (f": {said}" if said else "")
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
 import pynvml
 
+from anvil_tui.adapters import nvml_calls as calls
 from anvil_tui.core.box import Gpu, GpuProcess, GpuSnapshot, GpuState
 from anvil_tui.core.gpu_wire import GpuFault
 
@@ -32,7 +32,14 @@ WSL_LIBRARY_DIR = "/usr/lib/wsl/lib"
 SLOW_S = 5.0
 RETRY_S = (2.0, 60.0)
 
-UNINITIALIZED, NOT_SUPPORTED, FUNCTION_NOT_FOUND, GPU_IS_LOST, VERSION_MISMATCH, UNKNOWN = 1, 3, 13, 15, 25, 999
+UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_IS_LOST, VERSION_MISMATCH = (
+    1,
+    3,
+    4,
+    13,
+    15,
+    25,
+)
 # Of a GPU that does nothing but report Xids not more than this many are taken in one tick.
 XIDS_A_TICK = 64
 _ABSENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH)
@@ -45,6 +52,7 @@ _HINTS = {
     12: "install the driver, or set gpus.library_dir in anvil.toml to the folder that holds " + LIBRARY,
     13: "this driver's library is too old for nvidia-ml-py",
     15: "a GPU fell off the bus; look for Xid 79 in the kernel log",
+    16: "it must be reset (nvidia-smi --gpu-reset, or reboot) before it can be used again",
     17: "the operating system denied the device files (cgroup rules?)",
     18: "driver and library differ: reboot or reload the nvidia module",
     999: "device files may be gone (container after a systemd reload?); nvidia-smi should fail too",
@@ -82,14 +90,8 @@ class _Slot:
     bus_id: str | None = None
     fault: Gpu | None = None
     events: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    total: int
-    used: int
-    free: int
-    reserved: int | None = None
+    mig: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class Sampler:
         try:
             preload(self._library_dir)
             pynvml.nvmlInit()
-            self._driver, self._cuda = _text(pynvml.nvmlSystemGetDriverVersion()), _cuda()
+            self._driver, self._cuda = calls.driver(), calls.cuda()
             self._slots = [self._open(i) for i in range(pynvml.nvmlDeviceGetCount())]
             self._fault = None
         except pynvml.NVMLError as error:
@@ -162,16 +164,22 @@ class Sampler:
         slot = _Slot(index)
         try:
             slot.handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            slot.uuid = _text(pynvml.nvmlDeviceGetUUID(slot.handle))
+            slot.uuid = calls.text(pynvml.nvmlDeviceGetUUID(slot.handle))
         except pynvml.NVMLError as error:
             slot.handle, slot.fault = None, _failed(Gpu(index, None), error.value, _said(error))
             return slot
+        except UnicodeDecodeError as error:
+            slot.handle, slot.fault = None, Gpu(index, None, state="error", reason=f"its UUID is no text: {error}")
+            return slot
+        self._notes = []
         try:
-            slot.name = self._ask(slot, "name", lambda h: _text(pynvml.nvmlDeviceGetName(h)))
-            slot.bus_id = self._ask(slot, "bus", lambda h: _text(pynvml.nvmlDeviceGetPciInfo(h).busId))
-            slot.events = self._ask(slot, "xid events", _xid_events)
+            slot.name = self._ask(slot, "name", lambda h: calls.text(pynvml.nvmlDeviceGetName(h)))
+            slot.bus_id = self._ask(slot, "bus", lambda h: calls.text(pynvml.nvmlDeviceGetPciInfo(h).busId))
+            slot.events = self._ask(slot, "xid events", calls.xid_events)
+            slot.mig = self._ask(slot, "MIG", calls.mig)
         except _RowFault as error:
             slot.fault = _failed(Gpu(index, slot.uuid, slot.name), error.code, error.text)
+        slot.notes = tuple(self._notes)
         return slot
 
     def _rows(self) -> tuple[Gpu, ...]:
@@ -210,16 +218,17 @@ class Sampler:
         return (last, count) if slot.events is not None else (None, None)
 
     def _readings(self, slot: _Slot, slow: bool) -> Gpu:
-        self._notes = []
+        self._notes = list(slot.notes)
         memory = self._memory(slot)
         if slow:
             self._slow[slot.index] = self._read_slow(slot)
+            slot.mig = self._ask(slot, "MIG", calls.mig)
         rare = self._slow.get(slot.index, _Slow())
         util = self._ask(slot, "utilization", lambda h: int(pynvml.nvmlDeviceGetUtilizationRates(h).gpu))
         gpu = Gpu(
             slot.index, slot.uuid, slot.name, bus_id=slot.bus_id,
             utilization_pct=util,
-            temperature_c=self._ask(slot, "temperature", _temperature_v, _temperature),
+            temperature_c=self._ask(slot, "temperature", calls.temperature_v, calls.temperature),
             power_w=_watt(self._ask(slot, "power", pynvml.nvmlDeviceGetPowerUsage)),
             power_limit_w=_watt(self._ask(slot, "power limit", pynvml.nvmlDeviceGetEnforcedPowerLimit)),
             sm_clock_mhz=self._ask(slot, "sm clock", lambda h: pynvml.nvmlDeviceGetClockInfo(h, 1)),
@@ -228,12 +237,12 @@ class Sampler:
             ecc_uncorrected=rare.ecc, remap_pending=rare.remapped[0], remap_failed=rare.remapped[1],
             fan_pct=self._ask(slot, "fan", pynvml.nvmlDeviceGetFanSpeed),
             pcie_tx_kib_s=rare.tx, pcie_rx_kib_s=rare.rx,
-            processes=self._processes(slot),
+            processes=self._processes(slot), mig=slot.mig,
         )  # fmt: skip
         return replace(_with_memory(gpu, memory), reason="; ".join(self._notes))
 
-    def _memory(self, slot: _Slot) -> _Memory | None:
-        return self._ask(slot, "memory", _memory_v2, _memory_v1, needed=True)
+    def _memory(self, slot: _Slot) -> calls.Memory | None:
+        return self._ask(slot, "memory", calls.memory_v2, calls.memory_v1, needed=True)
 
     def _throttle(self, slot: _Slot) -> tuple[str, ...] | None:
         mask = self._ask(
@@ -249,7 +258,7 @@ class Sampler:
             self._ask(slot, "pcie tx", lambda h: pynvml.nvmlDeviceGetPcieThroughput(h, 0)),
             self._ask(slot, "pcie rx", lambda h: pynvml.nvmlDeviceGetPcieThroughput(h, 1)),
             self._ask(slot, "ecc", lambda h: pynvml.nvmlDeviceGetTotalEccErrors(h, 1, 0)),
-            self._ask(slot, "remapped rows", _remapped) or (None, None),
+            self._ask(slot, "remapped rows", calls.remapped) or (None, None),
         )
 
     def _processes(self, slot: _Slot) -> tuple[GpuProcess, ...] | None:
@@ -264,14 +273,15 @@ class Sampler:
             return None
         if found is None:
             return None
-        return tuple(GpuProcess(int(p.pid), _process_name(int(p.pid)), p.usedGpuMemory) for p in found)
+        return tuple(GpuProcess(int(p.pid), calls.process_name(int(p.pid)), p.usedGpuMemory) for p in found)
 
-    def _ask(self, slot: _Slot, name: str, *calls: Callable[[Any], T], needed: bool = False) -> T | None:
-        """The first of `calls` that this GPU supports; None = it supports none, or the sensor failed.
+    def _ask(self, slot: _Slot, name: str, *ways: Callable[[Any], T], needed: bool = False) -> T | None:
+        """The first of `ways` that this GPU supports; None = it supports none, or the sensor failed.
 
-        With `needed`, a failure other than "not supported" fails the row.
+        With `needed`, a failure fails the row, other than "not supported" and "not permitted": a GPU in MIG mode
+        tells its memory to root alone.
         """
-        for n, call in enumerate(calls):
+        for n, call in enumerate(ways):
             key = (slot.index, name, n)
             if key in self._absent:
                 continue
@@ -283,11 +293,13 @@ class Sampler:
                 code = int(error.value)
                 if code in _ABSENT:
                     self._absent.add(key)
-                elif needed or code in _ROW_FATAL:
+                elif (needed and code != NO_PERMISSION) or code in _ROW_FATAL:
                     raise _RowFault(code, f"{name}: {_said(error)}") from error
                 else:
                     self._notes.append(f"{name}: {_said(error)}")
                     return None
+            except UnicodeDecodeError as error:
+                self._notes.append(f"{name} is no text: {error}")
         return None
 
 
@@ -308,54 +320,11 @@ def _said(error: Any) -> str:
     return str(error) or f"code {error.value}"
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _cuda() -> str | None:
-    """The newest CUDA version of the driver as people write it (12080 -> `12.8`); None where it cannot say."""
-    try:
-        number = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
-    except pynvml.NVMLError:
-        return None
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
 def _watt(milliwatt: int | None) -> float | None:
     return None if milliwatt is None else milliwatt / 1000
 
 
-def _temperature_v(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetTemperatureV(handle, 0))
-
-
-def _temperature(handle: Any) -> int:
-    return int(pynvml.nvmlDeviceGetTemperature(handle, 0))
-
-
-def _xid_events(handle: Any) -> Any:
-    """An event set of this GPU alone, so that an event needs no look at whose it is."""
-    made = pynvml.nvmlEventSetCreate()
-    pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, made)
-    return made
-
-
-def _remapped(handle: Any) -> tuple[bool | None, bool | None]:
-    _, _, pending, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
-    return bool(pending), bool(failed)
-
-
-def _memory_v2(handle: Any) -> _Memory:
-    m = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
-    return _Memory(int(m.total), int(m.used), int(m.free), int(m.reserved))
-
-
-def _memory_v1(handle: Any) -> _Memory:
-    m = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return _Memory(int(m.total), int(m.used), int(m.free))
-
-
-def _with_memory(gpu: Gpu, memory: _Memory | None) -> Gpu:
+def _with_memory(gpu: Gpu, memory: calls.Memory | None) -> Gpu:
     """Memory of its own, or n/a. Only a known unified-memory GPU without figures is called integrated."""
     if memory is None or memory.total == 0:
         return replace(gpu, integrated=bool(gpu.name and _INTEGRATED.search(gpu.name)))
@@ -363,10 +332,3 @@ def _with_memory(gpu: Gpu, memory: _Memory | None) -> Gpu:
         gpu, total_bytes=memory.total, used_bytes=memory.used, free_bytes=memory.free,
         reserved_bytes=memory.reserved, used_includes_reserved=memory.reserved is None,
     )  # fmt: skip
-
-
-def _process_name(pid: int) -> str | None:
-    try:
-        return psutil.Process(pid).name()
-    except psutil.Error:
-        return None

@@ -30,6 +30,7 @@ class Gpu:
 
     `xids` counts the Xids that the driver told of since its reader began, `xid` is the newest of them (0 = none).
     `remap_pending`: rows are remapped at the next reset of the GPU; `remap_failed`: they cannot be any more.
+    `mig` are the UUIDs of its slices while it is in MIG mode; None = it is whole, or the driver cannot tell.
     """
 
     index: int
@@ -60,6 +61,7 @@ class Gpu:
     remap_failed: bool | None = None
     xid: int | None = None
     xids: int | None = None
+    mig: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

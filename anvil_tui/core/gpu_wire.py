@@ -141,7 +141,7 @@ def _process(row: Mapping[str, Any], key: str) -> GpuProcess:
 _SPECIAL = {
     "state": _state, "reason": _text, "used_includes_reserved": _flag, "integrated": _flag,
     "remap_pending": _flag, "remap_failed": _flag,
-    "throttle": _texts, "processes": _processes,
+    "throttle": _texts, "mig": _texts, "processes": _processes,
     "uuid": _text, "name": _text, "bus_id": _text, "power_w": _number, "power_limit_w": _number,
 }  # fmt: skip
 _READERS: Mapping[str, Any] = {f.name: _SPECIAL.get(f.name, _int) for f in fields(Gpu)}

@@ -13,6 +13,10 @@
  *   I.unsupported=temp,power,fan,util,mem,procs  those calls answer 3 (not supported)
  *   I.code.WHAT=N   the calls of one kind answer N: mem2 (memory v2 alone), mem, temp, util, power, ecc, ...
  *   I.handle=N      no handle is given for GPU I: the answer is N
+ *   code.count=N code.driver=N code.cuda=N  those calls answer N
+ *   crash=WHAT      the process ends by SIGSEGV in that call, as a bug of the driver does; `init` too
+ *   hang=WHAT       that call does not come back
+ *   I.mig=UUID,...  GPU I is in MIG mode and has these slices, with a free place between them
  *   epoch=N         a driver restart: when N differs from what nvmlInit saw, every call answers 1
  *   I.xid=CODE I.xids=N   N Xids happened so far, all of this code; those after registration are told
  *   I.pending= I.failed=  row remapping
@@ -20,6 +24,7 @@
  *   log=FILE        every call is appended to FILE: "call what index"
  * GPUs are 0..n-1 for every I that has a name. Struct layouts are facts of the NVML ABI.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +88,17 @@ static void note(const char *what, int index) {
     fprintf(f, "%s %d\n", what, index);
     fclose(f);
 }
+static int named(const char *key, const char *what) {
+    char v[32];
+    return what && find(key, v, sizeof v) && !strcmp(v, what);
+}
+static R trouble(const char *what) {
+    char k[48], v[32];
+    if (named("crash", what)) raise(SIGSEGV);
+    while (named("hang", what)) usleep(20000);
+    snprintf(k, sizeof k, "code.%s", what);
+    return find(k, v, sizeof v) ? atoi(v) : OK;
+}
 /* common gate: initialised, sane handle, not lost, not switched off */
 static R gate(H h, const char *what) {
     char v[256], k[48];
@@ -90,6 +106,7 @@ static R gate(H h, const char *what) {
     if (!alive()) return UNINIT;
     if (h < devs || h >= devs + MAXG || h->index >= count()) return ARG;
     if (what) note(what, h->index);
+    if (what) trouble(what);
     if (num(h, "lost", 0)) return LOST;
     snprintf(k, sizeof k, "code.%s", what ? what : "any");
     if (num(h, k, 0)) return num(h, k, 0);
@@ -105,6 +122,7 @@ static R init(void) {
     char v[32];
     nap();
     note("init", -1);
+    trouble("init");
     if (find("init", v, sizeof v) && atoi(v)) return atoi(v);
     epoch = now_epoch();
     for (int i = 0; i < MAXG; i++) devs[i].index = i;
@@ -135,12 +153,12 @@ static R text(const char *key, const char *dflt, char *out, unsigned cap) {
     snprintf(out, cap, "%s", find(key, v, sizeof v) ? v : dflt);
     return OK;
 }
-API R nvmlSystemGetDriverVersion(char *o, unsigned n) { return inited ? text("driver", "000.00", o, n) : UNINIT; }
+API R nvmlSystemGetDriverVersion(char *o, unsigned n) { R r = trouble("driver"); return r ? r : inited ? text("driver", "000.00", o, n) : UNINIT; }
 API R nvmlSystemGetNVMLVersion(char *o, unsigned n) { return inited ? text("nvml", "12.000.00", o, n) : UNINIT; }
-API R nvmlSystemGetCudaDriverVersion(int *o) { char v[32]; *o = find("cuda", v, sizeof v) ? atoi(v) : 12000; return OK; }
+API R nvmlSystemGetCudaDriverVersion(int *o) { char v[32]; R r = trouble("cuda"); if (r) return r; *o = find("cuda", v, sizeof v) ? atoi(v) : 12000; return OK; }
 API R nvmlSystemGetCudaDriverVersion_v2(int *o) { return nvmlSystemGetCudaDriverVersion(o); }
 
-API R nvmlDeviceGetCount_v2(unsigned *n) { nap(); if (!alive()) return UNINIT; *n = count(); return OK; }
+API R nvmlDeviceGetCount_v2(unsigned *n) { nap(); R r = trouble("count"); if (r) return r; if (!alive()) return UNINIT; *n = count(); return OK; }
 API R nvmlDeviceGetCount(unsigned *n) { return nvmlDeviceGetCount_v2(n); }
 API R nvmlDeviceGetHandleByIndex_v2(unsigned i, H *h) {
     if (!alive()) return UNINIT;
@@ -161,12 +179,31 @@ API R nvmlDeviceGetHandleByPciBusId_v2(const char *b, H *h) { return by("bus", b
 API R nvmlDeviceGetHandleByPciBusId(const char *b, H *h) { return by("bus", b, h); }
 API R nvmlDeviceGetIndex(H h, unsigned *i) { GATE(NULL); *i = h->index; return OK; }
 API R nvmlDeviceGetMinorNumber(H h, unsigned *i) { GATE(NULL); *i = h->index; return OK; }
-API R nvmlDeviceGetName(H h, char *o, unsigned n) { GATE(NULL); char v[96] = "GPU"; dstr(h, "name", v, sizeof v); snprintf(o, n, "%s", v); return OK; }
-API R nvmlDeviceGetUUID(H h, char *o, unsigned n) { GATE(NULL); char v[96] = "GPU-0"; dstr(h, "uuid", v, sizeof v); snprintf(o, n, "%s", v); return OK; }
+API R nvmlDeviceGetName(H h, char *o, unsigned n) { GATE("name"); char v[96] = "GPU"; dstr(h, "name", v, sizeof v); snprintf(o, n, "%s", v); return OK; }
+/* a slice: its index holds the GPU's and its own place; places with an odd number stay empty */
+static struct dev slices[MAXG * 16];
+static int slice(H h, char *out, size_t cap) {
+    char v[512], *save = NULL;
+    struct dev parent = { (int)(h - slices) / 16 };
+    int n = (int)(h - slices) % 16;
+    if (n % 2 || !dstr(&parent, "mig", v, sizeof v)) return 0;
+    char *t = strtok_r(v, ",", &save);
+    for (int i = 0; t && i < n / 2; i++) t = strtok_r(NULL, ",", &save);
+    if (t && out) snprintf(out, cap, "%s", t);
+    return t != NULL;
+}
+API R nvmlDeviceGetUUID(H h, char *o, unsigned n) {
+    if (h >= slices && h < slices + MAXG * 16) return slice(h, o, n) ? OK : ARG;
+    GATE("uuid");
+    char v[96] = "GPU-0";
+    dstr(h, "uuid", v, sizeof v);
+    snprintf(o, n, "%s", v);
+    return OK;
+}
 
 struct pci3 { char legacy[16]; unsigned domain, bus, device, id, sub; char busId[32]; };
 API R nvmlDeviceGetPciInfo_v3(H h, struct pci3 *p) {
-    GATE(NULL);
+    GATE("bus");
     char v[32] = "00000000:01:00.0";
     dstr(h, "bus", v, sizeof v);
     memset(p, 0, sizeof *p);
@@ -215,8 +252,19 @@ API R nvmlDeviceGetPersistenceMode(H h, int *p) { GATE(NULL); *p = 1; return OK;
 API R nvmlDeviceGetDisplayActive(H h, int *p) { GATE(NULL); *p = 0; return OK; }
 API R nvmlDeviceGetDisplayMode(H h, int *p) { GATE(NULL); *p = 0; return OK; }
 API R nvmlDeviceGetComputeMode(H h, int *p) { GATE(NULL); *p = 0; return OK; }
-API R nvmlDeviceGetMigMode(H h, unsigned *c, unsigned *p) { GATE(NULL); *c = *p = 0; return NOSUP; }
-API R nvmlDeviceGetMaxMigDeviceCount(H h, unsigned *c) { GATE(NULL); *c = 0; return OK; }
+API R nvmlDeviceGetMigMode(H h, unsigned *c, unsigned *p) {
+    GATE("mig");
+    char v[512];
+    *c = *p = dstr(h, "mig", v, sizeof v);
+    return OK;
+}
+API R nvmlDeviceGetMaxMigDeviceCount(H h, unsigned *c) { GATE("mig"); *c = 16; return OK; }
+API R nvmlDeviceGetMigDeviceHandleByIndex(H h, unsigned i, H *out) {
+    GATE("mig");
+    if (i >= 16) return ARG;
+    *out = &slices[h->index * 16 + i];
+    return slice(*out, NULL, 0) ? OK : NOTFOUND;
+}
 API R nvmlDeviceIsMigDeviceHandle(H h, unsigned *c) { GATE(NULL); *c = 0; return OK; }
 API R nvmlDeviceGetCudaComputeCapability(H h, int *a, int *b) { GATE(NULL); char v[16] = "9.0"; dstr(h, "cc", v, sizeof v); return sscanf(v, "%d.%d", a, b) == 2 ? OK : NOSUP; }
 

@@ -53,11 +53,11 @@ class State:
     def set(self, **changes: object) -> None:
         """Keys with `__` for the dot and a leading `g` for a GPU: `g0__used=5`; None takes a key away."""
         for key, value in changes.items():
-            name = key.removeprefix("g").replace("__", ".") if key[:2].strip("g").isdigit() else key
+            name = (key.removeprefix("g") if key[:2].strip("g").isdigit() else key).replace("__", ".")
             self.values.pop(name, None)
             if value is not None:
                 self.values[name] = value
         lines = [f"{k}={v}" for k, v in self.values.items()] + [f"proc={p}" for p in self.procs]
         fresh = self.path.with_suffix(".fresh")
-        fresh.write_text("\n".join(lines) + "\n")
+        fresh.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
         fresh.replace(self.path)

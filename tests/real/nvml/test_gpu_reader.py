@@ -199,7 +199,7 @@ def test_zero_is_measured_zero(rig: Rig, state: State) -> None:
 
 
 def test_unified_memory_is_not_zero_memory(rig: Rig, state: State) -> None:
-    """XuehaiPan/nvitop#208: memory of a GB10 is n/a, its other figures stay."""
+    """O-01, XuehaiPan/nvitop#208: memory of a GB10 is n/a, its other figures stay."""
     state.set(g0__name="NVIDIA GB10", g0__unsupported="mem", g0__power=11200, g0__temp=36, g1__unsupported="mem")
     reading = until(rig.reader(), known)
     gpu, discrete = gpus(reading)
@@ -217,7 +217,7 @@ def test_total_zero_is_not_available_either(rig: Rig, state: State) -> None:
 
 @pytest.mark.parametrize("code", [13, 25, 3])
 def test_old_memory_call_says_that_it_includes_reserved(rig: Rig, state: State, code: int) -> None:
-    """wookayin/gpustat#141: v1 counts the driver's reserve as used; free is the same in both forms."""
+    """O-02, wookayin/gpustat#141: v1 counts the driver's reserve as used; free is the same in both forms."""
     state.set(g0__reserved=310 * MIB, g0__code__mem2=code, g0__total=24576 * MIB)
     state.set(g1__reserved=310 * MIB, g1__total=24576 * MIB)
     old, new = gpus(until(rig.reader(), known))
@@ -229,7 +229,7 @@ def test_old_memory_call_says_that_it_includes_reserved(rig: Rig, state: State, 
 
 
 def test_unattributed_process_memory_is_none(rig: Rig, state: State) -> None:
-    """XuehaiPan/nvitop#55."""
+    """O-03, XuehaiPan/nvitop#55."""
     state.procs = ["0,812,-1", "0,977,-1"]
     state.set(g0__total=96 << 30, g0__used=92 << 30, g0__reserved=0)
     reading = until(rig.reader(), known)
@@ -276,7 +276,7 @@ def test_slow_counters_are_read_seldom(rig: Rig, state: State, tmp_path: Path) -
 
 
 def test_lost_gpu_keeps_its_row(rig: Rig, state: State) -> None:
-    """XuehaiPan/nvitop#139: one of four falls off the bus."""
+    """O-04, XuehaiPan/nvitop#139: one of four falls off the bus."""
     state.count(4)
     reader = rig.reader()
     until(reader, known)
@@ -301,7 +301,7 @@ def test_lost_from_the_start_has_no_identity(rig: Rig, state: State) -> None:
 
 
 def test_unknown_error_of_one_handle_leaves_indexes_alone(rig: Rig, state: State) -> None:
-    """XuehaiPan/nvitop#45."""
+    """O-100, XuehaiPan/nvitop#45."""
     state.count(4)
     state.set(g1__handle=999)
     reading = until(rig.reader(), known)
@@ -324,7 +324,7 @@ def test_failing_memory_call_fails_the_row(rig: Rig, state: State) -> None:
     ("code", "words"), [(18, "reboot or reload"), (9, "modprobe nvidia"), (999, "nvidia-smi"), (13, "too old")]
 )
 def test_nvml_that_does_not_start_is_an_error_that_heals(rig: Rig, state: State, code: int, words: str) -> None:
-    """Syllo/nvtop#95: not "0 GPUs"; cleared without a restart."""
+    """O-05, Syllo/nvtop#95: not "0 GPUs"; cleared without a restart."""
     state.set(init=code)
     reader = rig.reader()
     reading = until(reader, lambda r: r.state == "error")
@@ -343,7 +343,7 @@ def test_init_is_tried_again_with_a_back_off(rig: Rig, state: State, tmp_path: P
 
 
 def test_driver_restart_is_healed_with_fresh_handles(rig: Rig, state: State) -> None:
-    """LibreHardwareMonitor#2523: code 1 for a handle that was good before."""
+    """O-06, LibreHardwareMonitor#2523: code 1 for a handle that was good before."""
     state.set(g0__util=97)
     reader = rig.reader()
     until(reader, lambda r: r.ok and gpus(r)[0].utilization_pct == 97)
@@ -356,7 +356,7 @@ def test_driver_restart_is_healed_with_fresh_handles(rig: Rig, state: State) -> 
 
 
 def test_hung_driver_is_killed_and_the_value_is_kept_as_stale(rig: Rig, state: State) -> None:
-    """NVIDIA/go-nvml#152."""
+    """O-06, NVIDIA/go-nvml#152."""
     reader = rig.reader(deadline_s=0.5, start_deadline_s=5.0)
     until(reader, known)
     state.set(delay_ms=90_000)
@@ -369,6 +369,31 @@ def test_hung_driver_is_killed_and_the_value_is_kept_as_stale(rig: Rig, state: S
     assert time.monotonic() - started < 0.05
     state.set(delay_ms=None, g0__used=5 * MIB)
     assert gpus(until(reader, known))[0].used_bytes == 5 * MIB
+
+
+@pytest.mark.parametrize("call", ["mem", "init"])
+def test_a_crash_inside_the_drivers_library_ends_the_child_alone(rig: Rig, state: State, call: str) -> None:
+    """O-04, XuehaiPan/nvitop#139: a segmentation fault of NVML; the last value stays as old, and it heals."""
+    reader = rig.reader()
+    if call == "mem":
+        until(reader, known)
+    state.set(crash=call)
+    reading = until(reader, lambda r: r.state == "error")
+    assert "was ended by SIGSEGV, as by a fault of the driver's library" in reading.reason
+    assert (reading.value is None) is (call == "init")
+    state.set(crash=None, g0__used=3 * MIB)
+    assert gpus(until(reader, known))[0].used_bytes == 3 * MIB
+
+
+def test_one_call_that_hangs_on_one_gpu_is_the_drivers_hang(rig: Rig, state: State) -> None:
+    """O-06: at most one process waits in the driver; the other GPUs come back with a new one."""
+    reader = rig.reader(deadline_s=0.4, start_deadline_s=5.0)
+    until(reader, known)
+    state.set(hang="power")
+    reading = until(reader, lambda r: r.state == "error")
+    assert "no GPU reading for 0.4 s" in reading.reason and len(gpus(reading)) == 2
+    state.set(hang=None, g1__used=MIB)
+    assert gpus(until(reader, known))[1].used_bytes == MIB
 
 
 def test_close_ends_the_child_even_when_it_hangs(rig: Rig, state: State) -> None:
@@ -385,7 +410,7 @@ def test_close_ends_the_child_even_when_it_hangs(rig: Rig, state: State) -> None
 def test_no_library_and_no_gpus_are_two_different_answers(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """wookayin/gpustat#90, rapidsai/jupyterlab-nvdashboard#31."""
+    """O-12, wookayin/gpustat#90, rapidsai/jupyterlab-nvdashboard#31."""
     missing = until(rig.reader(nvml_argv(0.05, str(tmp_path))), lambda r: r.at_s is not None)
     assert missing.state == "unknown" and missing.value is None
     assert "NVML library not found" in missing.reason and "gpus.library_dir" in missing.reason
@@ -412,7 +437,7 @@ main(["--interval", "0.05"])
 
 
 def test_wsl_library_is_found_and_an_empty_process_list_says_nothing(rig: Rig, state: State) -> None:
-    """Syllo/nvtop#318."""
+    """O-15, Syllo/nvtop#318."""
     state.set(g0__unsupported="util", g0__used=90 << 30, g0__total=96 << 30, g0__reserved=0)
     reading = until(rig.reader((sys.executable, "-c", WSL, str(rig.library))), known)
     gpu = gpus(reading)[0]

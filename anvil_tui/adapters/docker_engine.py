@@ -14,9 +14,11 @@ import docker.errors
 from docker.types import DeviceRequest, Healthcheck, Mount
 
 from anvil_tui.adapters import docker_shape as shape
+from anvil_tui.adapters.docker_adopt import running
 from anvil_tui.adapters.docker_files import file_sha256, path_size
 from anvil_tui.adapters.docker_link import DockerLink, as_object, daemon_text
 from anvil_tui.adapters.docker_logs import LogFollow, tail_lines
+from anvil_tui.core.adopt import Running
 from anvil_tui.core.box import MIB, Container, Daemon
 from anvil_tui.core.errors import EffectFailed, NotFound, Unreachable
 from anvil_tui.core.start_failure import daemon_cause
@@ -79,6 +81,12 @@ class DockerReader:
             attrs = self._link.container(container_id)
             self._pins.pop(str(attrs.get("Image")), None)
             return shape.container(attrs, self._image_pins(str(attrs.get("Image"))))
+
+    def running(self, container_id: str) -> Running:
+        """How one container was made, values of its environment included: for a recipe, never to be shown."""
+        with self._link.asking(f"inspect {shape.short(container_id)}"):
+            attrs = self._link.container(container_id)
+            return running(attrs, self._link.image(str(attrs.get("Image"))))
 
     def _image_pins(self, image_id: str) -> tuple[str, ...]:
         """Repo digests of an image, remembered; none when the image is gone."""

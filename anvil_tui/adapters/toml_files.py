@@ -10,10 +10,11 @@ import difflib
 import re
 import secrets
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import tomlkit
@@ -72,7 +73,7 @@ def load_settings(path: Path, keys: Callable[[Settings], Iterable[tuple[str, str
 
     def more(data: dict[str, Any]) -> list[Problem]:
         try:
-            settings = Settings.model_validate(_tuples(data))
+            settings = Settings.model_validate(strict(data))
         except ValidationError:
             return []  # told by the load itself
         return [(("keys", action), why) for action, why in keys(settings)]
@@ -124,10 +125,11 @@ def set_value(path: Path, dotted_key: str, value: Value, expected: str | None = 
     return f"{path}: its byte order mark (BOM) was dropped" if raw.startswith(BOM) else ""
 
 
-def write_workspace(directory: Path) -> tuple[Path, ...]:
+def write_workspace(directory: Path, instead: Mapping[str, str] = MappingProxyType({})) -> tuple[Path, ...]:
     """Make a workspace: anvil.toml, recipes/, gates/ with the ready-made suites, state/ with a client key.
 
-    Returns the files. BadFile, with nothing written, when any of them exists.
+    `instead` are texts by path that take the place of the example's, or stand beside it. Returns
+    the files. BadFile, with nothing written, when any of them exists.
     """
     starter = files("anvil_tui.starter")
     contents: dict[str, str | bytes] = {
@@ -141,6 +143,7 @@ def write_workspace(directory: Path) -> tuple[Path, ...]:
         },
         "state/.gitignore": "*\n",
         "state/client.key": secrets.token_urlsafe(32) + "\n",
+        **instead,
     }
     there = [name for name in contents if (directory / name).exists()]
     if there:
@@ -197,7 +200,7 @@ def _load(
     problems = list(control_characters(data))
     loaded = None
     try:
-        loaded = model.model_validate(_tuples(data))
+        loaded = model.model_validate(strict(data))
     except ValidationError as why:
         seen = {key for key, _ in problems}
         problems += [p for p in problems_of(why, model) if p[0] not in seen]
@@ -216,11 +219,11 @@ def _id_problems(path: Path, data: dict[str, Any], model: type[Table]) -> list[P
     return [(("id",), f"must be the file's name: {name!r} does not belong in {path.name}{twice}")]
 
 
-def _tuples(data: Any) -> Any:
+def strict(data: Any) -> Any:
     """Arrays as tuples, which strict validation wants."""
     if isinstance(data, dict):
-        return {key: _tuples(value) for key, value in data.items()}
-    return tuple(_tuples(v) for v in data) if isinstance(data, list) else data
+        return {key: strict(value) for key, value in data.items()}
+    return tuple(strict(v) for v in data) if isinstance(data, list) else data
 
 
 def _read(path: Path) -> bytes:
@@ -318,7 +321,7 @@ def _check_rewrite(path: Path, old: str, new: str) -> None:
     if model is None:
         return
     try:
-        model.model_validate(_tuples(_parse(path, new)))
+        model.model_validate(strict(_parse(path, new)))
     except ValidationError as why:
         problems = problems_of(why, model)
         before = _problem_keys(_parse(path, old), model)
@@ -329,7 +332,7 @@ def _check_rewrite(path: Path, old: str, new: str) -> None:
 
 def _problem_keys(data: dict[str, Any], model: type[Table]) -> set[KeyPath]:
     try:
-        model.model_validate(_tuples(data))
+        model.model_validate(strict(data))
     except ValidationError as why:
         return {key for key, _ in problems_of(why, model)}
     return set()

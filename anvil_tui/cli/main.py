@@ -297,8 +297,11 @@ def _add_operations(verbs: Verbs) -> None:  # type: ignore[valid-type]
 
 
 def _add_setup(verbs: Verbs) -> None:  # type: ignore[valid-type]
-    init = _verb(verbs, "init", "write a new workspace", "setup", "init")
+    init = _verb(
+        verbs, "init", "write a new workspace, with a recipe of each engine that runs", "adopting", "init"
+    )
     init.add_argument("directory", type=Path)
+    init.add_argument("--bare", action="store_true", help="the example alone; look at nothing that runs")
     gateway = _verb(
         verbs, "gateway", "install the gateway's configuration, or run the gateway with it", "setup", "gateway"
     )

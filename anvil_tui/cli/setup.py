@@ -1,4 +1,4 @@
-"""Verbs that set a box up: a new workspace, the gateway's files and process, the GPU reader."""
+"""Verbs that set a box up: the gateway's files and process, the GPU reader."""
 
 from __future__ import annotations
 
@@ -12,16 +12,6 @@ from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.cli.wiring import anvil_gateway, box_of, client_keys, open_controls, workspace_dir
 from anvil_tui.core.errors import Refused
 from anvil_tui.ports.operations import OperationStore
-
-
-def init(args: argparse.Namespace) -> int:
-    from anvil_tui.adapters.toml_files import write_workspace
-
-    write_workspace(args.directory)
-    print(
-        f"{args.directory}: anvil.toml, recipes/, gates/, state/ written; edit anvil.toml, then `anvil-tui doctor`"
-    )
-    return 0
 
 
 def gateway(args: argparse.Namespace) -> int:

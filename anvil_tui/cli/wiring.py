@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anvil_tui.adapters.alarm_file import AlarmFile
+from anvil_tui import __version__
 from anvil_tui.adapters.anvil_gateway import AnvilGatewayControl, AnvilGatewayReader
 from anvil_tui.adapters.anvil_gateway_run import Setup
 from anvil_tui.adapters.anvil_gateway_supervisor import Supervisor
@@ -27,6 +28,7 @@ from anvil_tui.adapters.folder_rows import FolderRows
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
 from anvil_tui.adapters.hf_cache import HubCaches
+from anvil_tui.adapters.history_files import HistoryFiles
 from anvil_tui.adapters.host_inspect import host_inspector
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.key_proof import GatewayKeyProof
@@ -39,6 +41,7 @@ from anvil_tui.adapters.port_look import LocalPorts
 from anvil_tui.adapters.sandbox import ChildSandbox
 from anvil_tui.adapters.secrets import find, resolve
 from anvil_tui.adapters.toml_files import load_recipes, load_suites, load_workspace
+from anvil_tui.core.adopt import Running
 from anvil_tui.core.discovery import NO_WORKSPACE, without_file
 from anvil_tui.core.errors import AnvilError, BadFile
 from anvil_tui.core.reading import Reading
@@ -53,6 +56,7 @@ from anvil_tui.service.discovery import Discovery
 from anvil_tui.service.gates.conductor import Conductor
 from anvil_tui.service.gates.session import GateParts
 from anvil_tui.service.probes import Probes, Sources
+from anvil_tui.service.recorder import Recorder
 from anvil_tui.service.store import Store
 
 ALARM_LEASE = "state/alarms.lease"
@@ -137,12 +141,14 @@ def open_bundles(directory: Path) -> BundleFolders:
 
 @dataclass(frozen=True, slots=True)
 class BareBox:
-    """A box without a workspace: its readers, and "" or why what the environment names is not used."""
+    """A box without a workspace: its readers, "" or why what the environment names is not used, and how a
+    container was made, for a recipe of it."""
 
     workspace: Workspace
     clock: Clock
     sources: Sources
     complaint: str
+    running: Callable[[str], Running]
 
 
 def open_bare() -> BareBox:
@@ -150,13 +156,14 @@ def open_bare() -> BareBox:
     url, complaint = local_docker(os.environ.get("DOCKER_HOST", ""))
     workspace, clock = without_file(socket.gethostname().partition(".")[0], url), SystemClock()
     host = host_inspector(url, Path("/"), clock)
+    containers = DockerReader(url, workspace.containers.timeout_s)
     sources = Sources(
         gpus=ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock), host=host,
-        containers=DockerReader(url, workspace.containers.timeout_s), engines=HttpEngineReader(clock),
+        containers=containers, engines=HttpEngineReader(clock),
         gateway=None, record=BoxRecord, stored=dict, operations=tuple, lease=lambda: None, recipes=tuple,
         pids=host.containers_of, discover=Discovery(HttpEngineFinder(clock), clock).look,
     )  # fmt: skip
-    return BareBox(workspace, clock, sources, complaint)
+    return BareBox(workspace, clock, sources, complaint, containers.running)
 
 
 def local_docker(named: str) -> tuple[str, str]:
@@ -194,6 +201,29 @@ def open_keeper(box: Box, store: Store, name: str) -> AlarmKeeper:
     directory, settings = Path(box.directory), box.workspace.alarms
     notifier = CommandNotifier(directory, settings.notify, settings.notify_timeout_s) if settings.notify else None
     return AlarmKeeper(store, alarm_book(box), FileLease(directory / ALARM_LEASE), notifier, name)
+
+
+def open_recorder(box: Box, store: Store) -> Recorder:
+    """Keeps what this store publishes, unless another process does or `[history]` is off."""
+    folder, made_by = history_folder(Path(box.directory)), f"anvil-tui {__version__}"
+    hiding = hider(Path(box.directory), box.workspace)
+    files = HistoryFiles(folder, box.workspace.box.name, box.workspace.history, hiding, made_by)
+    return Recorder(store, files, box.clock)
+
+
+def history_folder(directory: Path) -> Path:
+    return directory / "state" / "history"
+
+
+def hider(directory: Path, workspace: Workspace) -> Callable[[], Callable[[str], str]]:
+    """Gives what hides the secrets of the moment in which it is asked: they are resolved once, not for each text."""
+
+    def now() -> Callable[[str], str]:
+        keys, admin = client_keys(workspace, directory), admin_key(workspace, directory)
+        secrets = known(keys) + known(lambda: (admin(),))
+        return lambda text: redact(text, secrets)
+
+    return now
 
 
 def open_controls(box: Box) -> Controls:

@@ -20,6 +20,8 @@ _NVIDIA_CAPABILITIES = frozenset(
     {"gpu", "nvidia", "compute", "compat32", "graphics", "utility", "video", "display"}
 )
 _NO_GPU_VALUES = frozenset({"", "none", "void"})
+# A value of NVIDIA_VISIBLE_DEVICES: the devices are the names of what is mounted into this folder.
+_VOLUME_DEVICES = "/var/run/nvidia-container-devices"
 
 PinKind = Literal["index", "manifest", "config"]
 
@@ -109,7 +111,8 @@ def gpu_grant(attrs: Mapping[str, Any]) -> GpuGrant:
     An index, a count or a device node names a GPU that only the driver can identify: effective `unknown`.
     """
     host = _map(attrs.get("HostConfig"))
-    ways = [*_device_requests(host), *_environment(host, _map(attrs.get("Config"))), *_device_nodes(host)]
+    variable = _environment(host, _map(attrs.get("Config")), attrs.get("Mounts") or ())
+    ways = [*_device_requests(host), *variable, *_device_nodes(host)]
     requested = tuple(dict.fromkeys(name for _, names in ways for name in names))
     if host.get("Privileged") is True:
         return GpuGrant(requested, "all", via="privileged")
@@ -142,16 +145,25 @@ def _wants_gpu(capabilities: Any) -> bool:
     return any(not _NVIDIA_CAPABILITIES.isdisjoint(group or ()) for group in capabilities or ())
 
 
-def _environment(host: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """NVIDIA_VISIBLE_DEVICES counts under an NVIDIA runtime, and only where no device request replaced it."""
-    if "nvidia" not in str(host.get("Runtime") or "") or _device_requests(host):
+def _environment(
+    host: Mapping[str, Any], config: Mapping[str, Any], mounts: Sequence[Any]
+) -> list[tuple[str, list[str]]]:
+    """NVIDIA_VISIBLE_DEVICES counts under an NVIDIA runtime, and only where no device request replaced it; one by
+    CDI does not. Where it is absent, an image of the old kind (CUDA_VERSION alone) is given every GPU. Devices may
+    also be named by what is mounted into one folder.
+    """
+    if "nvidia" not in str(host.get("Runtime") or "") or any(
+        via == "device-request" for via, _ in _device_requests(host)
+    ):
         return []
-    for entry in reversed(config.get("Env") or ()):
-        name, _, value = str(entry).partition("=")
-        if name == "NVIDIA_VISIBLE_DEVICES":
-            names = [part.strip() for part in value.split(",")]
-            return [] if set(names) <= _NO_GPU_VALUES else [("environment", names)]
-    return []
+    said = dict(str(entry).partition("=")[::2] for entry in config.get("Env") or ())
+    old = "CUDA_VERSION" in said and "NVIDIA_REQUIRE_CUDA" not in said
+    value = said.get("NVIDIA_VISIBLE_DEVICES", "all" if old else "")
+    names = [name for part in value.split(",") if (name := part.strip()) not in _NO_GPU_VALUES]
+    if names == [_VOLUME_DEVICES]:
+        inside = (str(_map(mount).get("Destination") or "") for mount in mounts)
+        names = [path.rpartition("/")[2] for path in inside if path.startswith(f"{_VOLUME_DEVICES}/")]
+    return [("environment", names)] if names else []
 
 
 def _device_nodes(host: Mapping[str, Any]) -> list[tuple[str, list[str]]]:

@@ -30,7 +30,9 @@ def _one(wanted: str, roles: Mapping[str, str], snapshot: GpuSnapshot) -> str:
     if wanted.isdecimal():
         rows = [g for g in snapshot.gpus if g.index == int(wanted)]
         return _usable(f"GPU index {wanted}", rows, snapshot)
-    if re.match(r"(gpu|mig)-.", wanted, re.IGNORECASE):
+    if re.match(r"mig-", wanted, re.IGNORECASE):
+        raise Refused(f"{wanted!r} is a MIG slice, and recipes select whole GPUs; {_have(snapshot)}")
+    if re.match(r"gpu-.", wanted, re.IGNORECASE):
         return _usable(f"GPU {wanted!r}", _by_uuid(wanted, snapshot), snapshot)
     known = ", ".join(sorted(roles)) or "none"
     raise Refused(
@@ -53,13 +55,16 @@ def _usable(what: str, rows: list[Gpu], snapshot: GpuSnapshot) -> str:
     gpu = rows[0]
     if gpu.uuid is None or gpu.state != "ok":
         raise Refused(f"{what} cannot be used: {_label(gpu)}; {_have(snapshot)}")
+    if gpu.mig is not None:
+        raise Refused(f"{what} cannot be used whole: {_label(gpu)}; {_have(snapshot)}")
     return gpu.uuid
 
 
 def _label(gpu: Gpu) -> str:
     name = gpu.uuid or "UUID n/a"
     why = f", {gpu.state}{': ' + gpu.reason if gpu.reason else ''}" if gpu.state != "ok" else ""
-    return f"{name} (index {gpu.index}{why})"
+    slices = "" if gpu.mig is None else f", in MIG mode: {', '.join(gpu.mig) or 'no slice was made'}"
+    return f"{name} (index {gpu.index}{why}{slices})"
 
 
 def _have(snapshot: GpuSnapshot) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from anvil_tui.core.box import MIB, Container, Gpu, GpuGrant, GpuProcess, GpuSnapshot
 from anvil_tui.core.errors import Refused
@@ -138,7 +139,8 @@ def _container(seen: Sight, c: Container, cards: Mapping[str, Gpu], whose: Mappi
     detail = f" {', '.join(c.gpus.requested)}" if c.gpus.effective == "unknown" and c.gpus.requested else ""
     how = f"{c.gpus.via}{detail}" if c.gpus.effective != "none" else "its process"
     watches = kind == "foreign" and c.name in seen.monitors
-    for uuid, certain in given(c.gpus, tuple(cards), on).items():
+    slices = {name.lower(): uuid for uuid, card in cards.items() for name in card.mig or ()}
+    for uuid, certain in given(c.gpus, tuple(cards), on, slices).items():
         if watches and uuid not in on:
             continue
         mib = _attributed(cards[uuid], c.id, whose) if uuid in cards else None
@@ -146,11 +148,14 @@ def _container(seen: Sight, c: Container, cards: Mapping[str, Gpu], whose: Mappi
         yield Owner(uuid, "ours" if kind == "ours" else "foreign", c.id, name, how, mib, certain)
 
 
-def given(grant: GpuGrant, cards: Sequence[str], on: Iterable[str] = ()) -> dict[str, bool]:
+def given(
+    grant: GpuGrant, cards: Sequence[str], on: Iterable[str] = (), slices: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, bool]:
     """The GPUs of a grant by UUID, and whether that is certain; "" = of none that can be read.
 
-    `on` are those where processes of the container were seen. A count, an index, a device node and a MIG slice do
-    not tell which GPU they mean, unless every GPU is meant or the processes show it.
+    `on` are those where processes of the container were seen, `slices` the GPUs of MIG slices by their UUIDs in
+    small letters. A count, an index, a device node and a slice that the driver does not list do not tell which GPU
+    they mean, unless every GPU is meant or the processes show it.
     """
     if grant.effective == "all":
         return dict.fromkeys(cards or ("",), True)
@@ -158,7 +163,7 @@ def given(grant: GpuGrant, cards: Sequence[str], on: Iterable[str] = ()) -> dict
     if grant.effective == "none":
         return sure
     names = grant.uuids if grant.effective == "uuids" else grant.requested
-    named = {name: _card(name, cards) for name in names}
+    named = {name: _card(name, cards, slices) for name in names}
     known = {uuid for uuid in named.values() if uuid}
     loose = sum(_count(name) for name, uuid in named.items() if not uuid) - len(set(sure) - known)
     sure |= dict.fromkeys(known, True)
@@ -169,9 +174,12 @@ def given(grant: GpuGrant, cards: Sequence[str], on: Iterable[str] = ()) -> dict
     return {**sure, **dict.fromkeys(rest or ([] if sure else [""]), apart and loose >= len(rest) > 0)}
 
 
-def _card(name: str, cards: Sequence[str]) -> str:
-    """The GPU that a name certainly means: a full UUID, a MIG name that holds one, a prefix of one alone."""
+def _card(name: str, cards: Sequence[str], slices: Mapping[str, str]) -> str:
+    """The GPU that a name certainly means: a full UUID, a slice of it, a MIG name that holds one, a prefix of one
+    alone."""
     name = name.rpartition("=")[2] if "/" in name.partition("=")[0] else name
+    if name.lower() in slices:
+        return slices[name.lower()]
     wanted = (m[1] if (m := _MIG_OF.match(name)) else name).lower()
     if not wanted.startswith("gpu-"):
         return ""

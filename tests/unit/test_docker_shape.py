@@ -25,6 +25,7 @@ def grant(env: list[str] | None = None, **host: Any) -> GpuGrant:
 
 
 def test_privileged_sees_all_whatever_was_asked() -> None:
+    """O-08."""
     got = grant(
         ["NVIDIA_VISIBLE_DEVICES=all"],
         Privileged=True,
@@ -35,6 +36,7 @@ def test_privileged_sees_all_whatever_was_asked() -> None:
 
 
 def test_image_variable_under_the_nvidia_runtime_gives_all() -> None:
+    """O-08."""
     assert grant(["NVIDIA_VISIBLE_DEVICES=all"], Runtime="nvidia", DeviceRequests=None) == GpuGrant(
         ("all",), "all", (), "environment"
     )
@@ -64,6 +66,30 @@ def test_image_variable_under_the_nvidia_runtime_gives_all() -> None:
         ([f"NVIDIA_VISIBLE_DEVICES={GPU1},{GPU2}"], {"Runtime": "nvidia"}, "uuids", (GPU1, GPU2), "environment"),
         (["NVIDIA_VISIBLE_DEVICES=0"], {"Runtime": "nvidia"}, "unknown", (), "environment"),
         (["NVIDIA_VISIBLE_DEVICES=void"], {"Runtime": "nvidia"}, "none", (), "none"),
+        (["NVIDIA_VISIBLE_DEVICES="], {"Runtime": "nvidia"}, "none", (), "none"),
+        (["NVIDIA_VISIBLE_DEVICES"], {"Runtime": "nvidia"}, "none", (), "none"),
+        ([f"NVIDIA_VISIBLE_DEVICES={GPU1},"], {"Runtime": "nvidia"}, "uuids", (GPU1,), "environment"),
+        ([f"NVIDIA_VISIBLE_DEVICES=none,{GPU1}"], {"Runtime": "nvidia"}, "uuids", (GPU1,), "environment"),
+        ([f"NVIDIA_VISIBLE_DEVICES={GPU1},all"], {"Runtime": "nvidia"}, "all", (), "environment"),
+        ([f"NVIDIA_VISIBLE_DEVICES={GPU1},0"], {"Runtime": "nvidia"}, "unknown", (), "environment"),
+        (["NVIDIA_VISIBLE_DEVICES=0:1"], {"Runtime": "nvidia"}, "unknown", (), "environment"),
+        ([f"NVIDIA_VISIBLE_DEVICES=MIG-{GPU1[4:]}"], {"Runtime": "nvidia"}, "uuids", (f"MIG-{GPU1[4:]}",), "environment"),
+        (["NVIDIA_VISIBLE_DEVICES=nvidia.com/gpu=all"], {"Runtime": "nvidia-cdi"}, "all", (), "environment"),
+        (["NVIDIA_VISIBLE_DEVICES=runtime.nvidia.com/gpu=all"], {"Runtime": "nvidia"}, "all", (), "environment"),
+        (["CUDA_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=all"], {"Runtime": "nvidia"}, "all", (), "environment"),
+        (["CUDA_VISIBLE_DEVICES=0"], {"Runtime": "nvidia"}, "none", (), "none"),
+        (["CUDA_VERSION=11.0"], {"Runtime": "nvidia"}, "all", (), "environment"),
+        (["CUDA_VERSION=12.8", "NVIDIA_REQUIRE_CUDA=cuda>=12.8"], {"Runtime": "nvidia"}, "none", (), "none"),
+        (["CUDA_VERSION=11.0", "NVIDIA_VISIBLE_DEVICES=void"], {"Runtime": "nvidia"}, "none", (), "none"),
+        (["CUDA_VERSION=11.0"], {"Runtime": "runc"}, "none", (), "none"),
+        (["NVIDIA_VISIBLE_DEVICES=all"],
+         {"Runtime": "nvidia", "DeviceRequests": [request(Driver="cdi", DeviceIDs=[f"nvidia.com/gpu={GPU1}"])]},
+         "all", (), "environment"),
+        (None, {"DeviceRequests": [request(Driver="cdi", DeviceIDs=["nvidia.com/mig=0:1"])]}, "unknown", (), "cdi"),
+        (None, {"DeviceRequests": [request(Driver="cdi", DeviceIDs=["management.nvidia.com/gpu=all"])]}, "all", (), "cdi"),
+        (None, {"DeviceRequests": [request(Driver="nvidia", Capabilities=None, Count=-1)]}, "all", (), "device-request"),
+        (None, {"DeviceRequests": [request(Count=0)]}, "none", (), "none"),
+        (None, {"DeviceRequests": [request(Capabilities=[["rdma"]], Count=-1)]}, "none", (), "none"),
         (["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=none"], {"Runtime": "nvidia"}, "none", (), "none"),
         (["NVIDIA_VISIBLE_DEVICES=all"], {"Runtime": "runc"}, "none", (), "none"),
         (["NVIDIA_VISIBLE_DEVICES=all"], {"Runtime": "nvidia", "DeviceRequests": [request(DeviceIDs=[GPU1])]},
@@ -75,8 +101,21 @@ def test_image_variable_under_the_nvidia_runtime_gives_all() -> None:
 def test_five_ways_to_a_gpu(
     env: list[str] | None, host: dict[str, Any], effective: str, uuids: tuple[str, ...], via: str
 ) -> None:
+    """O-08: every shape of the requests and of the variables; what only the driver can resolve is unknown."""
     got = grant(env, **host)
     assert (got.effective, got.uuids, got.via) == (effective, uuids, via)
+
+
+def test_devices_that_are_named_by_mounts() -> None:
+    """O-08: the runtime's other way to name them, for hosts where the variable is not trusted."""
+    folder = "/var/run/nvidia-container-devices"
+    attrs = {
+        "HostConfig": {"Runtime": "nvidia"},
+        "Config": {"Env": [f"NVIDIA_VISIBLE_DEVICES={folder}"]},
+        "Mounts": [{"Destination": f"{folder}/{GPU2}"}, {"Destination": "/models"}],
+    }
+    assert shape.gpu_grant(attrs) == GpuGrant((GPU2,), "uuids", (GPU2,), "environment")
+    assert shape.gpu_grant({**attrs, "Mounts": []}).effective == "none"
 
 
 INDEX, MANIFEST, CONFIG, OTHER = (f"sha256:{pair * 32}" for pair in ("a1", "b2", "c3", "d4"))

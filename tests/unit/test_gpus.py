@@ -31,11 +31,13 @@ ALIKE = GpuSnapshot("580", (Gpu(0, C1), Gpu(1, C2)))
 def test_selection_resolves_to_full_uuids_in_order(
     select: list[str], roles: dict[str, str], want: tuple[str, ...]
 ) -> None:
+    """O-07."""
     assert resolve_gpus(select, roles, TWO) == want
 
 
 @pytest.mark.parametrize(("ask", "want"), [("GPU-5a10b", C2), (C2.lower(), C2), ("gpu-5A10C", C1)])
 def test_unique_prefix_resolves_whatever_its_case(ask: str, want: str) -> None:
+    """O-09."""
     assert resolve_gpus([ask], {}, ALIKE) == (want,)
 
 
@@ -60,6 +62,7 @@ def test_full_uuid_beats_a_longer_one_that_begins_with_it() -> None:
 def test_unknown_and_ambiguous_are_refused_with_the_candidates(
     ask: str, roles: dict[str, str], says: list[str]
 ) -> None:
+    """O-09."""
     with pytest.raises(Refused) as refused:
         resolve_gpus([ask], roles, ALIKE)
     assert all(word in str(refused.value) for word in says), str(refused.value)
@@ -76,6 +79,35 @@ def test_unknown_and_ambiguous_are_refused_with_the_candidates(
 def test_a_gpu_that_cannot_be_read_is_refused(gpu: Gpu, ask: str, says: str) -> None:
     with pytest.raises(Refused, match=says):
         resolve_gpus([ask], {}, GpuSnapshot("580", (Gpu(0, A), gpu)))
+
+
+SLICES = ("MIG-11112222-0000-0000-0000-000000000001", "MIG-11113333-0000-0000-0000-000000000002")
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (SLICES[0], ["is a MIG slice", "whole GPUs", f"{A} (index 0, in MIG mode: {', '.join(SLICES)})", B]),
+        (SLICES[0].lower(), ["is a MIG slice"]),
+        ("MIG-1111", ["is a MIG slice"]),
+        (f"MIG-{A}/1/0", ["is a MIG slice"]),
+        (A, ["cannot be used whole", "in MIG mode", SLICES[1]]),
+        ("0", ["GPU index 0 cannot be used whole"]),
+    ],
+)
+def test_slices_and_the_gpus_that_are_cut_into_them_are_refused(ask: str, says: list[str]) -> None:
+    """O-09: the memory that such a GPU tells is not that of a slice, so nothing about it would hold."""
+    with pytest.raises(Refused) as refused:
+        resolve_gpus([ask], {}, GpuSnapshot("580", (Gpu(0, A, mig=SLICES), Gpu(1, B))))
+    assert all(word in str(refused.value) for word in says), str(refused.value)
+
+
+def test_two_orders_of_the_same_gpus_give_the_same_uuid_for_a_role_and_not_for_an_index() -> None:
+    """O-07: after a restart of the driver the other GPU may be the first."""
+    turned = GpuSnapshot("580", (Gpu(0, B, bus_id="41"), Gpu(1, A, bus_id="01")))
+    for ask, roles in (("big", {"big": A}), (A, {}), (A[:10], {})):
+        assert resolve_gpus([ask], roles, TWO) == resolve_gpus([ask], roles, turned) == (A,)
+    assert resolve_gpus(["0"], {}, TWO) == (A,) and resolve_gpus(["0"], {}, turned) == (B,)
 
 
 def test_the_same_gpu_twice_is_refused_under_both_names() -> None:

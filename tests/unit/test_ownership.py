@@ -153,6 +153,19 @@ def test_five_ways_to_a_gpu_running_and_exited_ours_and_foreign(way: str, status
     assert {(o.kind, o.id, o.how) for o in found} == ({(kind, whose, how)} if want else set())
 
 
+@pytest.mark.parametrize("name", [MIG, MIG.lower(), f"nvidia.com/mig={MIG}", f"nvidia.com/gpu={MIG}"])
+def test_a_slice_that_the_driver_lists_is_of_its_gpu(name: str) -> None:
+    """O-09: two slices of one GPU are one GPU; one that no GPU lists may be of any."""
+    request = asked(DeviceIDs=[name, MIG[:-1] + "9"], **({"Driver": "cdi"} if "=" in name else {}))
+    other = MIG[:-1] + "9"
+    request[0]["DeviceIDs"][1] = name.replace(MIG, other).replace(MIG.lower(), other)
+    container = made(DeviceRequests=request)
+    cut = card(1, B, mig=(MIG, other))
+    assert {o.gpu: o.certain for o in owners(sees(card(0, A), cut, containers=(container,)))} == {B: True}
+    whole = owners(sees(card(0, A), card(1, B), containers=(container,)))
+    assert {o.gpu: o.certain for o in whole} == EITHER
+
+
 @pytest.mark.parametrize("status", ["running", "paused", "restarting", "removing", "unknown"])
 def test_whatever_is_not_known_to_have_ended_holds(status: str) -> None:
     assert len(owners(sees(containers=(made(status=status, Privileged=True),)))) == 2

@@ -15,7 +15,7 @@ test: $(VENV)/dev.stamp system
 	@$(PY) -m tests.stages
 
 e2e: $(VENV)/dev.stamp system
-	@$(PY) -m tests.stages parts e2e kill
+	@$(PY) -m tests.stages parts e2e kill kill-2
 
 lint: $(VENV)/dev.stamp
 	@$(PY) -m tests.stages format lint imports types

@@ -1,8 +1,9 @@
 """Runs a command in network, mount and process namespaces of its own, where tests start dockerd and bind any port.
 
 `python -m tests.real.netns CMD...` (root). Loopback there is nobody else's, so a Docker Engine of the machine, its
-bridge and its ports are never met, and /dev/shm is empty: what is left in it afterwards is ours. When CMD ends,
-the kernel ends every process and mount it left behind.
+bridge and its ports are never met, and /dev/shm is empty: what is left in it afterwards is ours. Temporary files
+are in a memory of their own: many of these at once would wait for one disk. When CMD ends, or this is ended with
+SIGKILL, the kernel ends every process and mount, and with them every file, that it left behind.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 MARK = "ANVIL_REAL_NETNS"
 COMMAND = "python -m tests.real.netns python -m pytest"
+FOLDER = Path("/run/av")  # short: a Unix socket's path has 107 characters at most
 SPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc")
 
 
@@ -35,7 +38,10 @@ def main(argv: list[str]) -> int:
 def _init(argv: list[str]) -> int:
     """Process 1 of the namespace: passes signals on to the command, and reaps what others leave, until it ends."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm"], check=True)
+    FOLDER.mkdir(mode=0o700, exist_ok=True)
+    for place in ("/dev/shm", str(FOLDER)):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", place], check=True)
+    os.environ["TMPDIR"] = str(FOLDER)
     child = subprocess.Popen(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: child.send_signal(got))

@@ -12,9 +12,10 @@ import urllib3
 from docker.types.daemon import CancellableStream
 
 from anvil_tui.adapters.docker_link import DockerLink, daemon_text
-from anvil_tui.core.errors import NotFound
-from anvil_tui.core.logtext import LogDecoder, TextLine
+from anvil_tui.core.errors import NotFound, Unreachable
+from anvil_tui.core.logtext import DAEMON, LogDecoder, TextLine
 from anvil_tui.core.redact import redact
+from anvil_tui.core.text import clean
 from anvil_tui.core.times import epoch_ns
 from anvil_tui.ports import LogLine
 
@@ -38,7 +39,8 @@ def tail_lines(link: DockerLink, container_id: str, tail: int) -> tuple[LogLine,
 class LogFollow(Iterator[LogLine]):
     """Lines as they come. `close` may be called from another thread and ends the iteration there.
 
-    Unreachable when the connection breaks; resume with `since` = the stamp of the last line.
+    Unreachable when the connection breaks, or the daemon cannot read on (a log file that is damaged, or was
+    rotated away); resume with `since` = the stamp of the last line.
     """
 
     def __init__(self, link: DockerLink, container_id: str, since: str | None) -> None:
@@ -52,12 +54,15 @@ class LogFollow(Iterator[LogLine]):
         self._stream = CancellableStream(iter(()), self._response)
         self._ready: deque[LogLine] = deque()
         self._ended = self._closed = False
+        self._broken = ""
 
     def __iter__(self) -> LogFollow:
         return self
 
     def __next__(self) -> LogLine:
         while not self._ready:
+            if self._broken and not self._closed:
+                raise Unreachable(self._link.endpoint, f"{self._what}: {self._broken}")
             if self._ended or self._closed:
                 raise StopIteration
             self._read()
@@ -78,12 +83,19 @@ class LogFollow(Iterator[LogLine]):
                 chunk = b""
         lines = self._decoder.feed(chunk) if chunk else self._decoder.finish()
         self._ended = not chunk
-        self._ready.extend(_line(line) for line in lines if not self._seen(line.at))
+        self._broken = next((clean(line.text, 300) for line in lines if line.stream == DAEMON), "")
+        self._ready.extend(_line(line) for line in lines if line.stream != DAEMON and not self._seen(line.at))
 
     def _seen(self, at: str | None) -> bool:
-        """The daemon's `since` is inclusive: the line it was taken from comes again."""
-        stamp = epoch_ns(at)
-        return self._since is not None and stamp is not None and stamp <= self._since
+        """The daemon's `since` is inclusive: the line it was taken from comes again. After the first later one all
+        are new, also those of a clock that was set back."""
+        stamp = epoch_ns(at) if self._since is not None else None
+        if self._since is None or stamp is None:
+            return False
+        if stamp <= self._since:
+            return True
+        self._since = None
+        return False
 
     def close(self) -> None:
         if not self._closed:

@@ -13,12 +13,14 @@ LINE_LIMIT = 1024 * 1024
 PART = 16 * 1024
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ")
 _STAMP_ROOM = 40
-_STREAMS = {0: "stdin", 1: "stdout", 2: "stderr"}
+# On the fourth the daemon itself says why the log breaks off here.
+DAEMON = "systemerr"
+_STREAMS = {0: "stdin", 1: "stdout", 2: "stderr", 3: DAEMON}
 
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """One decoded line without its end. `at` is the daemon's stamp; `stream` is stdout, stderr or tty."""
+    """One decoded line without its end. `at` is the daemon's stamp; `stream` is stdout, stderr, tty or DAEMON."""
 
     text: str
     at: str | None

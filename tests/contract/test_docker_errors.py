@@ -398,6 +398,7 @@ def test_logs_of_what_is_being_removed_are_a_sentence(daemon: HttpStub, url: str
 
 @pytest.mark.parametrize("status", [500, 501])
 def test_logs_that_no_driver_can_read_are_a_sentence(daemon: HttpStub, url: str, status: int) -> None:
+    """O-30."""
     daemon.routes[f"GET /containers/{A}/json"] = (
         200,
         {**inspect(A, "a"), "HostConfig": {"LogConfig": {"Type": "x"}}},
@@ -433,6 +434,53 @@ def test_follow_resumes_after_its_stamp_and_tells_a_broken_connection(daemon: Ht
         next(follow)
     [query] = [query for name, query, *_ in daemon.seen if name.endswith("/logs")]
     assert "since=1788343200.000000001" in query
+
+
+def frames(*lines: tuple[int, str]) -> bytes:
+    return b"".join(bytes([s, 0, 0, 0]) + len(t.encode()).to_bytes(4, "big") + t.encode() for s, t in lines)
+
+
+def follows(daemon: HttpStub, url: str, *parts: bytes, since: str | None = None) -> Iterator[str]:
+    """The lines of a follow that answers these parts and ends well."""
+    daemon.routes[f"GET /containers/{A}/json"] = (200, inspect(A, "a"))
+    daemon.routes[f"GET /containers/{A}/logs"] = lambda handler: handler.chunks(*parts)
+    for line in DockerReader(url).follow(A, since=since):
+        yield line.text
+
+
+def test_a_log_file_that_cannot_be_read_on_is_no_end_of_the_container(daemon: HttpStub, url: str) -> None:
+    """O-31: damaged by a power cut, or rotated away; the daemon says so in the stream itself, after good lines."""
+    said = "Error grabbing logs: invalid character '\\x00' looking for beginning of value"
+    good = "2026-09-02T10:00:00.000000001Z good\n"
+    lines = follows(daemon, url, frames((1, good), (3, said)))
+    assert next(lines) == "good"
+    with pytest.raises(Unreachable, match=r"logs of a1a1.*Error grabbing logs: invalid character"):
+        next(lines)
+    assert [line.text for line in DockerReader(url).logs(A)] == ["good", said]
+
+
+def test_lines_of_a_clock_that_was_set_back_are_shown(daemon: HttpStub, url: str) -> None:
+    """O-29: the line that was taken already comes again and is left out; an hour earlier is not `already seen`."""
+    stamps = [f"2026-09-02T{time}Z" for time in ("10:00:00.5", "10:00:00.5", "10:00:01", "09:00:02", "09:00:03")]
+    body = frames(*((1, f"{stamp} {n}\n") for n, stamp in enumerate(stamps)))
+    assert list(follows(daemon, url, body, since=stamps[0])) == ["2", "3", "4"]
+
+
+@pytest.mark.parametrize("driver", ["json-file", "local", "journald"])
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_logs_of_every_readable_driver_at_any_split(daemon: HttpStub, url: str, driver: str, size: int) -> None:
+    """O-28, O-29, O-32: micro- and nanoseconds, offsets, parts of a long line, a character in two chunks."""
+    body = frames(
+        (1, "2026-09-02T10:00:00.000001Z caf\u00e9 " + "A" * 16384),
+        (2, "2026-09-02T12:00:00.000000002+02:00 other\n"),
+        (1, "2026-09-02T10:00:00Z \u6a21\u578b\n"),
+    )
+    state = {**inspect(A, "a"), "HostConfig": {"LogConfig": {"Type": driver}}}
+    parts = [body[i : i + size] for i in range(0, len(body), size)] if size > 1 else [body[:40], body[40:]]
+    want = ["other", "caf\u00e9 " + "A" * 16384 + "\u6a21\u578b"]
+    assert list(follows(daemon, url, *parts)) == want
+    daemon.routes[f"GET /containers/{A}/json"] = (200, state)
+    assert [line.text for line in DockerReader(url).logs(A)] == want
 
 
 @pytest.mark.parametrize("bad", ["tcp://127.0.0.1:2375", "unix://relative", "", "ssh://"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anvil_tui.core.engine_log import capacity
-from anvil_tui.core.logtext import LINE_LIMIT, LogDecoder, TextLine
+from anvil_tui.core.logtext import DAEMON, LINE_LIMIT, LogDecoder, TextLine
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.text import clean
 
@@ -33,6 +33,52 @@ FRAMED = bytes.fromhex("010000000000000672656164790a02000000000000057761726e0a")
 def test_frames_at_every_split(split: int) -> None:
     """O-28."""
     assert texts(decode(FRAMED[:split], FRAMED[split:])) == [("stdout", "ready"), ("stderr", "warn")]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 3, 4, 27, 91, 255])
+@pytest.mark.parametrize("tty", [False, True])
+def test_whether_it_is_framed_is_never_guessed(first: int, tty: bool) -> None:
+    """O-28: the same bytes, as inspect says; no byte of a terminal's stream is cut away."""
+    raw = bytes([first, 0, 0, 0, 0, 0, 0, 4]) + b"abc\n"
+    [line] = decode(raw, tty=tty)
+    assert line.text == (raw[:-1].decode("utf-8", "replace") if tty else "abc")
+    assert line.stream == ("tty" if tty else {0: "stdin", 1: "stdout", 3: DAEMON}.get(first, "stderr"))
+
+
+@pytest.mark.parametrize("stop", range(9, 19))
+def test_a_stream_that_ends_inside_a_frame_keeps_what_came(stop: int) -> None:
+    """O-28: the connection broke; nothing is made up and nothing is thrown."""
+    assert texts(decode(FRAMED[:stop]))[0][1] == "ready"[: stop - 8]
+
+
+def test_odd_characters_pass_through_as_they_are() -> None:
+    """O-31: NUL, escapes, lone continuation bytes, overlong forms and halves of pairs; the screen cleans them."""
+    raw = b"a\0b\x1b[31mc\x1b]0;t\x07d\x80e\xc0\xafg\xed\xa0\x80h\n"
+    [line] = decode(frame(1, raw))
+    assert line.text.startswith("a\0b\x1b[31mc") and line.text.count("\ufffd") == 6
+    assert clean(line.text).startswith("abc") and "\x1b" not in clean(line.text)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5, 63])
+@pytest.mark.parametrize("tail", [0, 1, 16383])
+def test_lines_of_exact_and_uneven_parts(parts: int, tail: int) -> None:
+    """O-29: each part of 16 KiB has a stamp of its own; a text that looks like one is kept."""
+    inner = b"2026-01-01T00:00:00Z of the engine "
+    whole = inner + b"x" * (16384 * parts - len(inner))
+    pieces = [whole[i : i + 16384] for i in range(0, len(whole), 16384)]
+    stream = b"".join(frame(1, TS + piece) for piece in pieces) + frame(1, TS2 + b"y" * tail + b"\n")
+    lines = decode(*(stream[i : i + 5000] for i in range(0, len(stream), 5000)), stamped=True)
+    assert [(line.text, line.at) for line in lines] == [(whole.decode() + "y" * tail, TS.decode().strip())]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_progress_at_every_split(cut: int, end: str) -> None:
+    """O-33: framed as well as on a terminal, however the bytes come."""
+    raw = b" 0% a\r 50% b\r100% c" + end.encode()
+    chunks = (raw[:cut], raw[cut:])
+    assert [line.text for line in decode(*chunks, tty=True)] == ["100% c"]
+    assert [line.text for line in decode(*(frame(1, c) for c in chunks))] == ["100% c"]
 
 
 def test_frames_byte_by_byte() -> None:

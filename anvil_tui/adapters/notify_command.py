@@ -31,9 +31,11 @@ class CommandNotifier:
         if ran.exit_code == 0:
             return ""
         said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
-        how = (
-            f"ended with {ran.exit_code}"
-            if ran.ended == "exit"
-            else f"was ended: {ran.ended} of {self._timeout_s} s"
-        )
+        how = f"ended with {ran.exit_code}"
+        if ran.ended != "exit":
+            how = (
+                f"took longer than {self._timeout_s:g} s"
+                if ran.ended == "deadline"
+                else "was ended with the watcher"
+            )
         return f"{self._argv[0]} {how}{': ' + said[-1][:200] if said else ''}"

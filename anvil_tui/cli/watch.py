@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -46,6 +47,8 @@ def watch(args: argparse.Namespace) -> int:
                 changed.clear()
                 told.news(probes.store.world)
     except _Asked:
+        # A line that nobody took would be written again when the interpreter ends, and block it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     finally:
         unsubscribe()

@@ -90,8 +90,8 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     alarms = _verb(verbs, "alarms", "list, ack ID: open alarms of the box", "alarms", "alarms")
     alarms.add_argument("action", choices=("list", "ack"), nargs="?", default="list")
     alarms.add_argument("alarm", nargs="?", default="", metavar="ID")
-    _verb(verbs, "paths", "which files and sockets are used", "reading", "paths")
-    _verb(verbs, "doctor", "what is missing, and what to do about it", "reading", "doctor")
+    _verb(verbs, "paths", "files, sockets and settings, and what set each", "paths", "paths")
+    _verb(verbs, "doctor", "what is missing, and what to do about it; safe to paste", "doctor", "doctor")
     evidence = _verb(
         verbs, "evidence", "bundles of qualifications: list, show, verify, report", "evidence", "evidence"
     )

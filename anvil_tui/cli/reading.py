@@ -1,18 +1,17 @@
-"""Headless verbs that only read: status, recipes, paths, doctor."""
+"""Headless verbs that only read: status, recipes."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from anvil_tui.cli.judging import feasibility, held_now, one_recipe
 from anvil_tui.cli.wiring import bare_probes, box_of, found_workspace, open_bare, open_box, open_probes
-from anvil_tui.core.credentials import copy_text, credential_text, unproven
-from anvil_tui.core.errors import AnvilError, NotFound
+from anvil_tui.core.errors import NotFound
 from anvil_tui.core.holding import Holding, word
 from anvil_tui.core.status import status_json, status_lines
 from anvil_tui.core.world import RecipeFile
@@ -114,77 +113,3 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, dict):
         return {k2: v2 for k, v in value.items() for k2, v2 in _flat(v, f"{prefix}.{k}" if prefix else k).items()}
     return {prefix: value}
-
-
-def paths(args: argparse.Namespace) -> int:
-    box = box_of(args)
-    state = Path(box.directory) / "state"
-    rows = {
-        "workspace": str(Path(box.directory) / "anvil.toml"), "recipes": str(Path(box.directory) / "recipes"),
-        "gates": str(Path(box.directory) / "gates"), "record": str(state / "box.json"),
-        "lease": str(state / "lease"), "operations": str(state / "operations"),
-        "gateway": str(Path(box.directory) / box.workspace.gateway.dir), "clients": box.gateway_url(),
-        "docker": box.workspace.containers.url,
-    }  # fmt: skip
-    print(json.dumps(rows) if args.json else "\n".join(f"{k:11} {v}" for k, v in rows.items()))
-    return 0
-
-
-def doctor(args: argparse.Namespace) -> int:
-    """Ask every part once; 0 when all answer, 4 when one does not. Prints no secret."""
-    box = box_of(args)
-    try:
-        rows = [_asked(name, ask) for name, ask in _questions(box)]
-    finally:
-        box.gpus.close()
-    if args.json:
-        print(json.dumps([{"part": n, "ok": ok, "says": text} for n, ok, text in rows]))
-    else:
-        for name, ok, text in rows:
-            print(f"{'ok  ' if ok else 'FAIL'} {name:9} {text}")
-    return 0 if all(ok for _, ok, _ in rows) else 4
-
-
-def _questions(box: Box) -> list[tuple[str, Callable[[], str]]]:
-    from anvil_tui.service.credentials import inspect
-    from anvil_tui.service.planning import first_reading
-    from anvil_tui.service.rotate import copies_read
-
-    def gpus() -> str:
-        reading = first_reading(box)
-        if not reading.ok or reading.value is None:
-            if not box.workspace.gpus.roles:
-                return f"none readable ({reading.reason}); anvil.toml names no GPU roles"
-            raise NotFound(reading.reason)
-        return f"{len(reading.value.gpus)} GPUs, driver {reading.value.driver or 'n/a'}"
-
-    def credentials() -> str:
-        states = copies_read(box, inspect(box))
-        bad = [*unproven(states), *(copy_text(c) for s in states for c in s.copies if c.state != "same")]
-        if bad:
-            raise NotFound("; ".join(bad))
-        return "; ".join(credential_text(s, box.clock.utc()) for s in states)
-
-    def files() -> str:
-        bad = [f.error for f in box.recipes() if f.recipe is None] + [
-            s.error for s in box.suites() if s.suite is None
-        ]
-        if bad:
-            raise NotFound("; ".join(b.splitlines()[0] for b in bad))
-        return f"{len(box.recipes())} recipes and {len(box.suites())} suites are good"
-
-    return [
-        ("files", files),
-        ("docker", lambda: f"{box.workspace.containers.url}: {len(box.containers.list())} containers"),
-        ("gateway", lambda: f"{box.gateway_url()}: {len(box.gateway.snapshot().aliases)} aliases"),
-        ("gpus", gpus),
-        ("secrets", credentials),
-        ("record", lambda: f"generation {box.store.read().generation}, {len(box.store.read().serves)} serves"),
-    ]
-
-
-def _asked(name: str, ask: Callable[[], str]) -> tuple[str, bool, str]:
-    try:
-        return name, True, ask()
-    except AnvilError as why:
-        return name, False, str(why)

@@ -56,7 +56,7 @@ def test_a_refused_key_stops_a_promotion_before_anything_and_a_mended_one_lets_i
     (state,) = json.loads(said)
     assert (code, state["state"]) == (5, "refused") and "not-a-key" not in said
     code, said = told(demo, capsys, "doctor")
-    assert code == 4 and "FAIL secrets" in said and "gateway install" in said
+    assert code == 4 and "missing secrets" in said and "gateway install" in said
     key_file(demo).write_text(good)
     argv = (*CLI, "--workspace", str(demo.folder), "promote", "glm53-393k-c1", "--role", "primary", "--yes")
     running = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

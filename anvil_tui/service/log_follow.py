@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from anvil_tui.core.box import Container
 from anvil_tui.core.errors import AnvilError, NotFound
+from anvil_tui.core.times import epoch_ns
 from anvil_tui.core.world import LogView
 from anvil_tui.ports import Clock, ContainerReader, LogLine
 
@@ -16,6 +17,25 @@ MAX_LINES = 2000
 MAX_BYTES = 1024 * 1024
 PUBLISH_S = 0.2
 RETRY_S = 2.0
+BEHIND_S = 3.0
+
+
+class Behind:
+    """How far a follow is behind its container: by how much older than ever the newest line is when it comes.
+    The two clocks may differ, as over SSH, so the least difference that was seen counts as none."""
+
+    def __init__(self) -> None:
+        self._least_s: float | None = None
+
+    def told(self, line_at: str | None, now_s: float) -> str:
+        """Of a line that has just come: a note from `BEHIND_S` on, else "". `now_s` is of the epoch."""
+        stamp = epoch_ns(line_at)
+        if stamp is None:
+            return ""
+        age_s = now_s - stamp / 1e9
+        self._least_s = age_s if self._least_s is None else min(self._least_s, age_s)
+        late_s = age_s - self._least_s
+        return f"{late_s:.0f} s behind: more lines come than can be read" if late_s >= BEHIND_S else ""
 
 
 class LogFollow:
@@ -35,6 +55,7 @@ class LogFollow:
         self._lines: deque[str] = deque()
         self._bytes = self._dropped = 0
         self._last_at: str | None = None
+        self._behind, self._came = Behind(), False
         self._note, self._dirty = "", False
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self._source: object = None
@@ -69,7 +90,6 @@ class LogFollow:
                     self._take(self._reader.logs(self._id, tail=TAIL_LINES))
                     asked_tail = True
                 if self._follow():
-                    self._say("the container has ended")
                     self._wait_for_a_start()
             except AnvilError as error:
                 self._say(str(error))
@@ -89,10 +109,13 @@ class LogFollow:
             self._stopped.wait(RETRY_S)
 
     def _wait_for_a_start(self) -> None:
-        """The same container may start again, as on the way back: its log goes on."""
-        while not self._stopped.wait(RETRY_S):
-            if self._reader.inspect(self._id).running:
+        """The same container may start again, as on the way back: its log goes on. While it runs, only the log
+        broke off, as where its file was rotated away."""
+        while not self._reader.inspect(self._id).running:
+            self._say("the container has ended")
+            if self._stopped.wait(RETRY_S):
                 return
+        self._say("the log broke off while the container runs; it is asked for again")
 
     def _follow(self) -> bool:
         """True when the log ended by itself."""
@@ -100,7 +123,7 @@ class LogFollow:
         with self._lock:
             if self._stopped.is_set():
                 return False
-            self._source = source
+            self._source, self._behind = source, Behind()
         self._say("")
         for line in source:
             self._take((line,))
@@ -117,7 +140,7 @@ class LogFollow:
             while len(self._lines) > MAX_LINES or (self._bytes > MAX_BYTES and self._lines):
                 self._bytes -= len(self._lines.popleft())
                 self._dropped += 1
-            self._dirty = True
+            self._dirty = self._came = True
 
     def _say(self, note: str) -> None:
         with self._lock:
@@ -131,6 +154,8 @@ class LogFollow:
         with self._lock:
             if not self._dirty or self._stopped.is_set():
                 return
-            view = LogView(self._id, tuple(self._lines), self._dropped, self._note)
+            late = self._behind.told(self._last_at, self._clock.utc().timestamp()) if self._came else ""
+            self._came, note = False, self._note or late
+            view = LogView(self._id, tuple(self._lines), self._dropped, note)
             self._dirty = False
         self._publish(view)

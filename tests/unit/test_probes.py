@@ -115,7 +115,9 @@ class Box:
         return self.ask("log", container_id, tail)
 
     def inspect(self, container_id: str) -> Any:
-        return self.ask("inspect")
+        return (
+            self.ask("inspect") if "inspect" in self.values else Container(container_id, "n", "exited", "i", "r")
+        )
 
     def follow(self, container_id: str, *, since: str | None = None) -> Lines:
         self.ask("log", container_id, since)
@@ -374,12 +376,48 @@ def test_the_log_of_one_container_is_followed_and_of_no_other(rig: Rig) -> None:
 
 
 def test_a_log_that_ends_or_is_missing_says_so(rig: Rig) -> None:
+    """O-30: a driver that cannot be read is said and not asked again; nothing else is touched."""
     rig.box.follow_ends = True
     rig.probes.follow(A)
     rig.until(lambda w: bool(w.log and w.log.note == "the container has ended"))
     rig.box.values["log"] = NotFound("logs not available (driver none)")
     rig.probes.follow("b" * 64)
     rig.until(lambda w: bool(w.log and w.log.note == "logs not available (driver none)"))
+
+
+def test_a_log_that_breaks_off_while_its_container_runs_is_not_its_end(rig: Rig) -> None:
+    """derailed/k9s#1019: the daemon closed the stream, as where the file was rotated; it is taken up again."""
+    rig.box.follow_ends = True
+    rig.box.values["inspect"] = Container(A, "n", "running", "i", IMAGE)
+    notes: list[str] = []
+    follow = LogFollow(A, rig.box, Clock(), lambda view: notes.append(view.note))  # type: ignore[arg-type]
+    follow.start()
+    wait_until(lambda: any("broke off while the container runs" in note for note in notes), "it is told")
+    asked = sum(a[0] == "log" for a in rig.box.asked)
+    rig.box.follow_lines = [LogLine("on", "2026-01-01T00:00:09Z")]
+    wait_until(lambda: sum(a[0] == "log" for a in rig.box.asked) > asked, "asked again")
+    follow.stop()
+    assert follow.join(5) and "the container has ended" not in notes
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        ([(0.0, 0.1), (10.0, 10.2)], ""),
+        ([(0.0, 0.1), (10.0, 14.1)], "4 s behind: more lines come than can be read"),
+        ([(0.0, 500.0), (600.0, 600.5), (601.0, 601.9)], ""),
+        ([(0.0, -3600.0), (10.0, -3585.0)], "5 s behind: more lines come than can be read"),
+        ([(0.0, 0.1), (None, 99.0)], ""),
+    ],
+    ids=["in step", "late", "was silent before", "clocks apart", "no stamp"],
+)
+def test_how_far_a_follow_is_behind(seen: list[tuple[float | None, float]], says: str) -> None:
+    """derailed/k9s#1019: minutes behind without a word is worse than lines that are counted as dropped."""
+    behind, notes = log_follow.Behind(), []
+    for line_s, now_s in seen:
+        stamp = None if line_s is None else datetime.fromtimestamp(line_s + 1e9, UTC).isoformat()
+        notes.append(behind.told(stamp, now_s + 1e9))
+    assert notes[-1] == says
 
 
 def test_a_log_whose_container_was_made_again_breaks_off_and_names_both(rig: Rig) -> None:

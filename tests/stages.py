@@ -32,7 +32,7 @@ AT_ONCE = 4  # each waits for a third of its time; more than twice as many as co
 @dataclass(frozen=True, slots=True)
 class Stage:
     """`first` = runs in turn before all that are not, as we are. `urgent` goes before the others on the machine:
-    it measures, and what measures says no when it was kept waiting."""
+    it asserts or measures times, and would say no when it was kept waiting."""
 
     name: str
     argv: tuple[str, ...]
@@ -65,12 +65,12 @@ STAGES = (
     Stage("faults", (*PYTHON, "tests.faults"), private=True),
     _tests("kill", "-s", KILL, "-k", "promote", private=True),
     _tests("contract", "tests/contract", private=True),
-    _tests("pilot", "tests/pilot"),
+    _tests("pilot", "tests/pilot", urgent=True),
     _tests("kill-2", "-s", KILL, "-k", "not promote", private=True),
     _tests("e2e", "tests/e2e", f"--ignore={KILL}", private=True, urgent=True),
     _tests("real", "tests/real", private=True),
     _tests("snapshot", "tests/snapshot"),
-    _tests("pty", "tests/pty"),
+    _tests("pty", "tests/pty", urgent=True),
 )
 PRINTED = ("kill", "kill-2", "faults")
 

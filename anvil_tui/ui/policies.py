@@ -12,7 +12,7 @@ from anvil_tui.core.secrets import parse_reference
 from anvil_tui.core.times import span
 from anvil_tui.core.world import Lease, Phase, Serve, World
 from anvil_tui.ui.keymap import key
-from anvil_tui.ui.presenters.freshness import why_unusable
+from anvil_tui.ui.presenters.freshness import empty, why_unusable
 from anvil_tui.ui.presenters.serves import incumbent
 from anvil_tui.ui.text import literal, seconds_since, short_id
 
@@ -34,7 +34,7 @@ class Target:
 
 
 def _writable(world: World) -> str | None:
-    return "read-only: this console was started with --read-only" if world.read_only else None
+    return empty(world, "read-only: this console was started with --read-only") if world.read_only else None
 
 
 def _who(lease: Lease, world: World) -> str:

@@ -33,6 +33,7 @@ from anvil_tui.ui.presenters.cells import (
     width_of,
 )  # fmt: skip
 from anvil_tui.ui.presenters.evidence import PASSED, verdict
+from anvil_tui.ui.presenters.freshness import empty
 from anvil_tui.ui.text import NA, literal
 
 _STATES: dict[str, tuple[str, Tone]] = {
@@ -75,7 +76,7 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
         told = (
             "No bundle matches."
             if view.filter_of("bundles")
-            else f"No bundle yet: {key('serve.qualify')} qualifies a serve."
+            else empty(world, f"No bundle yet: {key('serve.qualify')} qualifies a serve.")
         )
         rows = sentence(told, width, "dim")
     broken = len(world.broken_bundles)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from anvil_tui.core.discovery import NO_WORKSPACE
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.times import span
 from anvil_tui.core.world import World
@@ -18,6 +19,11 @@ STALE_S = 10.0
 def gpu_limit_s(world: World) -> float:
     """Three missed readings of the configured cadence."""
     return max(3.0, 3 * world.workspace.gpus.interval_s)
+
+
+def empty(world: World, text: str) -> str:
+    """What stands where nothing is: without a workspace there can be nothing, and that is said."""
+    return text if world.workspace.roles else NO_WORKSPACE
 
 
 def state_note(reading: Reading[T], now_s: float, limit_s: float = STALE_S) -> Cell | None:

@@ -11,6 +11,7 @@ from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.keymap import key
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, cut_row, left, right, sentence
+from anvil_tui.ui.presenters.freshness import empty
 from anvil_tui.ui.text import bar, clip, literal
 
 NOT_RUN = "not run"
@@ -63,7 +64,7 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
     operation = of_operation(world, view)
     if operation is None:
         text = f"No qualification yet: {key('serve.qualify')} runs the gates of a suite on the selected serve."
-        return Panel("Gates", tuple(sentence(text, width, "dim")))
+        return Panel("Gates", tuple(sentence(empty(world, text), width, "dim")))
     title = f"Gates {tally(operation.gates)}  {operation.kind} {literal(operation.target, 80)}"
     rows = [line(g, width) for g in settled(operation)]
     return Panel(title, tuple(rows), _verdicts(operation))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from anvil_tui.core.box import Gateway, Request
+from anvil_tui.core.discovery import NO_WORKSPACE
 from anvil_tui.core.inflight import State, on_slot, rate, state_of
 from anvil_tui.core.serves import seat_of
 from anvil_tui.core.times import span
@@ -54,6 +55,8 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
     settings, note = world.workspace.gateway, state_note(world.gateway, world.now_s)
     title = f"Gateway {settings.kind} {literal(settings.bind, 60)}"
     now = world.gateway.value
+    if not world.workspace.roles:
+        return Panel("Gateway", tuple(sentence(NO_WORKSPACE, width, "dim")))
     if now is None:
         why = sentence(f"not read: {literal(world.gateway.reason)}", width, "bad")
         return Panel(title, tuple(why), note)
@@ -139,6 +142,8 @@ def _itself(now: Gateway, width: int) -> list[Row]:
 def requests_panel(world: World, view: View, width: int, height: int) -> Panel:
     """Every request in progress, oldest first, with what its bytes prove."""
     now, note = world.gateway.value, state_note(world.gateway, world.now_s)
+    if not world.workspace.roles:
+        return Panel("Requests in progress", ())
     if now is None or now.requests is None:
         why = "the gateway was not read" if now is None else "this gateway counts requests and cannot list them"
         return Panel("Requests in progress", tuple(sentence(why, width, "dim")), note)

@@ -8,7 +8,7 @@ from anvil_tui.core.times import span
 from anvil_tui.core.world import Lights, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, joined, spread, width_of
-from anvil_tui.ui.presenters.freshness import state_note
+from anvil_tui.ui.presenters.freshness import empty, state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
 from anvil_tui.ui.text import fit, literal, seconds_since
 
@@ -40,7 +40,8 @@ def _box(world: World, width: int, brief: int) -> list[Cell]:
     kind: Tone = "warn" if box.kind == "production" else "dim"
     mode = Cell("READ-ONLY", "warn") if world.read_only else Cell("RW", "good")
     name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
-    parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(box.kind.upper(), kind)], [mode]]
+    what = empty(world, box.kind).partition(":")[0].upper()
+    parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(what, kind)], [mode]]
     if world.lease or (brief < 1 and width >= _ROOMY):
         parts.append(_lease(world, brief, width))
     if world.problems:

@@ -139,6 +139,8 @@ def _urgent(world: World, verb: str | None, beside: bool) -> str | None:
 def strip(world: World, view: View, width: int, why: Why) -> tuple[Row, Row]:
     """Two rows: the stages, and what comes next. `why` gives the reason a verb is closed, or None."""
     operation = world.operation
+    if not world.workspace.roles:
+        return _discovery(width)
     if operation and operation.outcome is None:
         return _operation_rows(world, operation, width)
     serve, verb = candidate(world, view), None
@@ -152,6 +154,13 @@ def strip(world: World, view: View, width: int, why: Why) -> tuple[Row, Row]:
         said = Cell(literal(world.gateway.reason, 600), "dim")
         return first, spread([Cell(" next      ", "dim"), Cell("the gateway: ", "warn"), said], [], width)
     return first, _next_row(_urgent(world, verb, beside), why, _last_drill(world, view), width)
+
+
+def _discovery(width: int) -> tuple[Row, Row]:
+    """There is no workspace, so nothing can become a candidate."""
+    first = [Cell(" candidate ", "dim"), Cell("none", "text"), Cell("  no workspace: discovery, read-only", "dim")]
+    then = [Cell(" next      ", "dim"), Cell("`anvil-tui init DIR` writes a workspace of what runs here", "dim")]
+    return spread(first, [], width), spread(then, [], width)
 
 
 def _last_drill(world: World, view: View) -> str:

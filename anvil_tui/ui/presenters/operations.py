@@ -30,6 +30,7 @@ from anvil_tui.ui.presenters.cells import (
     titled,
     width_of,
 )
+from anvil_tui.ui.presenters.freshness import empty
 from anvil_tui.ui.presenters.serves import at_work
 from anvil_tui.ui.presenters.standing import drill_rows
 from anvil_tui.ui.text import clock, literal, seconds_since, stamp
@@ -252,7 +253,7 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
         rows.append(spread([*cells, Cell(literal(operation.target, 120), "text")], [], width, operation.id))
     wanted, total = view.filter_of("operations"), len(world.operations)
     if not rows:
-        told = "No operation matches the filter." if wanted else "No operation yet."
+        told = "No operation matches the filter." if wanted else empty(world, "No operation yet.")
         rows = sentence(told, width, "dim")
     return Panel(titled("Operations", wanted, len(shown(world, view)), total), tuple(rows))
 
@@ -265,7 +266,7 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
     """Everything the journal tells of one operation."""
     operation = chosen(world, view)
     if operation is None:
-        return Panel("Operation", tuple(sentence("No operation yet.", width, "dim")))
+        return Panel("Operation", tuple(sentence(empty(world, "No operation yet."), width, "dim")))
     rows = [*_facts(operation, view, width), BLANK]
     for drill in (d for d in world.drills if d.operation == operation.id):
         rows += [*drill_rows(drill, view, width), BLANK]

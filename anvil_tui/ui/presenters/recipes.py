@@ -24,6 +24,7 @@ from anvil_tui.ui.presenters.cells import (
     spread,
     titled,
 )
+from anvil_tui.ui.presenters.freshness import empty
 from anvil_tui.ui.text import clip, gib, literal, number
 
 _DECISIONS: dict[Status, Tone] = {
@@ -63,7 +64,8 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     files = shown(world, view)
     rows = [_head(width), *(line(world, f, width) for f in files)]
     if not files:
-        rows = sentence("No recipe matches." if world.recipes else "recipes/ holds no recipe.", width, "dim")
+        told = "No recipe matches." if world.recipes else empty(world, "recipes/ holds no recipe.")
+        rows = sentence(told, width, "dim")
     return Panel(titled("Recipes", view.filter_of("recipes"), len(files), len(world.recipes)), tuple(rows))
 
 

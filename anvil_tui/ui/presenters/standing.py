@@ -31,6 +31,7 @@ from anvil_tui.ui.presenters.cells import (
     sentence,
     spread,
 )
+from anvil_tui.ui.presenters.freshness import empty
 from anvil_tui.ui.text import NA, literal, stamp
 
 CHECKS: dict[str, tuple[str, Tone]] = {
@@ -141,7 +142,7 @@ def _gpus(world: World, width: int) -> Iterator[Row]:
 def _credentials(world: World, width: int) -> Iterator[Row]:
     found = _known_credentials(world)
     if not found:
-        yield row(Cell("anvil.toml names no gateway.client_keys", "dim"))
+        yield row(Cell(empty(world, "anvil.toml names no gateway.client_keys"), "dim"))
     for c in found:
         copies = _copies(c)
         text = f"{c.state}{copies}" if c.state != "unknown" else UNSEEN
@@ -159,7 +160,7 @@ def _copies(c: CredentialState) -> str:
 
 def _clients(world: World, width: int) -> Iterator[Row]:
     if not world.workspace.clients:
-        yield row(Cell("anvil.toml names no [[clients]]", "dim"))
+        yield row(Cell(empty(world, "anvil.toml names no [[clients]]"), "dim"))
     for c in _known_clients(world):
         text = "; ".join(c.differences) or (c.state if c.state != "unknown" else c.why or UNSEEN)
         yield _marked(_CLIENTS[c.state], c.name, text, width, f"client:{c.name}")
@@ -201,7 +202,7 @@ def choices(world: World, kind: str, text: str, width: int) -> list[Row]:
 
 def _drills(world: World, width: int) -> Iterator[Row]:
     if not world.drills:
-        yield row(Cell("none yet: a way back that was never walked is a guess", "dim"))
+        yield row(Cell(empty(world, "none yet: a way back that was never walked is a guess"), "dim"))
     for d in list(reversed(world.drills))[:SHOWN_DRILLS]:
         kind = "recheck" if d.recheck else "drill" if d.place == "box" else "copy"
         text = f"{kind}: {outcome_words(d)}"

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from anvil_tui.core.gates import Suite
 from anvil_tui.core.recipe import Recipe
+from anvil_tui.core.settings import Settings
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.ui.actions import ACTIONS, Action
 
@@ -26,9 +27,11 @@ FILES: dict[str, tuple[str, type[BaseModel]]] = {
     "workspace": ("anvil.toml", Workspace),
     "recipe": ("recipes/ID.toml", Recipe),
     "suite": ("gates/ID.toml", Suite),
+    "settings": ("config.toml", Settings),
 }
 TIERS = {
     "read": "only looks",
+    "note": "at once, and only in `state/`",
     "reversible": "one dialog",
     "traffic": "the served name's last part is typed",
 }
@@ -170,7 +173,7 @@ def keys() -> str:
         "# Keys",
         "",
         "Made from the console's registry of actions by `make docs`. `?` in the console shows the same list, with",
-        "the reason why an action is closed now. The id is what `[keys]` of the settings file names.",
+        "the reason why an action is closed now. The id is what `[keys]` of `config.toml` names.",
         "",
         "Arrows, `j`, `k`, page up, page down, home and end move in the pane that has the focus.",
         "",

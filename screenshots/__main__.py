@@ -1,7 +1,7 @@
 """Makes the pictures of this folder from the demo: `python -m screenshots`.
 
 The simulated box and HAProxy are the demo's own processes; the console is the real one, drawn off screen and
-driven by its keys. SVG for the README, PNG to look at.
+driven by its keys. SVG for the README, PNG to look at. A test fails when what draws has changed since.
 """
 
 from __future__ import annotations
@@ -22,11 +22,22 @@ from anvil_tui.cli.console import Deeds, Service
 from anvil_tui.cli.wiring import open_box, open_probes
 from anvil_tui.core.world import World
 from anvil_tui.ui.app import Console
+from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.seams import ConsoleOptions
+from anvil_tui.ui.theme import THEMES
+from screenshots import FACTS, HERE, MADE_OF, drawn_by, words
 
-HERE = Path(__file__).parent
 FONTS = ("/usr/share/fonts",)
 WIDE, NARROW = (120, 40), (80, 24)
+SCREENS = {
+    "recipes": "2",
+    "operations": "3",
+    "logs": "5",
+    "gateway": "7",
+    "standing": "8",
+    "storage": "9",
+    "history": "0",
+}
 LANES = """schema = "anvil.suite/1"
 id = "lanes"
 title = "Lanes of the pictures"
@@ -46,6 +57,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="anvil-pictures-") as folder:
         for name, size in (("wide", WIDE), ("narrow", NARROW)):
             _one_box(Path(folder) / name, size)
+    MADE_OF.write_text(drawn_by() + "\n")
     for picture in sorted(HERE.glob("*.svg")):
         picture.with_suffix(".png").write_bytes(_png(picture.read_text()))
         print(picture.name)
@@ -73,8 +85,11 @@ async def _session(folder: Path, size: tuple[int, int]) -> None:
             await _until(pilot, app, lambda w: any(s.phase == "serving" for s in w.serves))
             await asyncio.sleep(8)
             _save(app, f"overview-{suffix}")
+            if size == WIDE:
+                await _themes(pilot, app)
             await _promote(pilot, app, suffix)
             await _measure(pilot, app, folder, suffix)
+            await _screens(pilot, app, suffix)
     finally:
         service.end()
 
@@ -120,6 +135,32 @@ async def _measure(pilot: Pilot[int], app: Console, folder: Path, suffix: str) -
     _save(app, f"compare-{suffix}")
 
 
+async def _themes(pilot: Pilot[int], app: Console) -> None:
+    """The overview in each other theme, in their order; then the first one again."""
+    for name in (*list(THEMES)[1:], ""):
+        await pilot.press("T")
+        await pilot.pause(0.5)
+        if name:
+            _save(app, f"overview-{name}-120x40")
+
+
+async def _screens(pilot: Pilot[int], app: Console, suffix: str) -> None:
+    """Every other screen, with what the session has left on it."""
+    for name, key in SCREENS.items():
+        await pilot.press(key)
+        await _until(pilot, app, lambda w, n=name: FACTS[n] in " ".join(_board(app).visible_text()))
+        _save(app, f"{name}-{suffix}")
+    await pilot.press("question_mark")
+    await pilot.pause(1)
+    _save(app, f"help-{suffix}")
+    await pilot.press("escape")
+
+
+def _board(app: Console) -> Board:
+    assert isinstance(app.screen, Board)
+    return app.screen
+
+
 def _qualify(app: Console, folder: Path) -> None:
     serving = next(s for s in app.world.serves if s.phase == "serving")
     command = [sys.executable, "-m", "anvil_tui", "--workspace", str(folder), "qualify", serving.container.id]
@@ -142,6 +183,7 @@ async def _until(pilot: Pilot[int], app: Console, so: Callable[[World], bool], s
 def _save(app: Console, name: str) -> None:
     svg = app.export_screenshot(title="anvil-tui demo")
     # The fonts that the picture names are asked of the reader's machine, never of a network.
+    assert (fact := FACTS[name.rpartition("-")[0]]) in words(svg), f"{name} does not show {fact!r}"
     (HERE / f"{name}.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))
 
 

@@ -53,7 +53,7 @@ class Action:
 
 ACTIONS: tuple[Action, ...] = (
     Action("view.help", "help", ("question_mark",), "What every key does, and why one is closed"),
-    Action("view.palette", "commands", ("colon", "ctrl+p"), "Find a command by name"),
+    Action("view.palette", "commands", ("colon", "ctrl+p"), "Find a command or a thing by its name, and go there"),
     Action("view.filter", "filter", ("slash",), "Show only rows with a text; empty shows all"),
     Action("view.overview", "overview", ("1",), "The whole box on one screen"),
     Action("view.recipes", "recipes", ("2",), "All recipes with decision, envelope and licence"),
@@ -152,9 +152,3 @@ ACTIONS: tuple[Action, ...] = (
 )  # fmt: skip
 REGISTRY: dict[str, Action] = {a.id: a for a in ACTIONS}
 BY_VERB: dict[str, Action] = {a.id.split(".")[1]: a for a in ACTIONS if a.intent}
-
-
-def matches(action: Action, text: str) -> bool:
-    """Every word of `text` occurs in the id, the label or the help."""
-    hay = f"{action.id} {action.label} {action.help}".lower()
-    return all(word in hay for word in text.lower().split())

@@ -25,6 +25,7 @@ from anvil_tui.ui.deeds import Deeds
 from anvil_tui.ui.modals.dialog import Dialog
 from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.painter import Painter
+from anvil_tui.ui.palette import Palette
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters.cells import View
 from anvil_tui.ui.presenters.serves import subject
@@ -61,6 +62,7 @@ class Console(App[int], inherit_bindings=False):
         self.crash: Path | None = None
         self.deeds = Deeds(self, service.deeds) if service.deeds is not None else None
         self.shelves: Shelves = Shelves(self, service.evidence)
+        self.palette: Palette = Palette(self)
         keymap.use(options.keys)
         self.by_key = keymap.by_key()
         self.animation_level = "none"

@@ -6,6 +6,7 @@ Set once, before the first screen. Hints, help, palette and every sentence that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 # as a person writes them, where Textual's name is another
 _WRITTEN = {
@@ -35,6 +36,8 @@ def use(given: Mapping[str, str]) -> None:
 
 def keys(action: str) -> tuple[str, ...]:
     """By Textual's names, the first one first."""
+    if not _own:
+        import_module("anvil_tui.ui.actions")  # its policies name keys, so it cannot be imported above
     return _given.get(action) or _own[action]
 
 

@@ -7,11 +7,9 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from anvil_tui.ui.actions import REGISTRY
 from anvil_tui.ui.deeds import help_dialog, quit_dialog
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
-from anvil_tui.ui.modals.picker import Picker
-from anvil_tui.ui.presenters.help import help_rows, palette_rows
+from anvil_tui.ui.presenters.help import help_rows
 from anvil_tui.ui.screens.board import MIXED, Board
 from anvil_tui.ui.screens.listing import SCREENS, Detail, Storage
 from anvil_tui.ui.screens.overview import Overview
@@ -31,13 +29,6 @@ def _board(app: Console) -> Board | None:
 
 def show_help(app: Console) -> None:
     app.push_screen(help_dialog(lambda width: help_rows(app.why, width)))
-
-
-def palette(app: Console) -> None:
-    picker = Picker(
-        "Commands", lambda text, width: palette_rows(text, app.why, width), lambda key: app.why(REGISTRY[key])
-    )
-    app.push_screen(picker, lambda key: app.dispatch(REGISTRY[key]) if key else None)
 
 
 def set_filter(app: Console) -> None:
@@ -160,7 +151,7 @@ def leave(app: Console) -> None:
 
 READS: dict[str, Read] = {
     "view.help": show_help,
-    "view.palette": palette,
+    "view.palette": lambda app: app.palette.open(),
     "view.filter": set_filter,
     "view.overview": overview,
     **{name: opener(name) for name in SCREENS},

@@ -174,9 +174,9 @@ class TestCompare:
             await c.type("524k")
             await c.press("enter")
             await c.pilot.pause()
-            assert 'Bundles filter "524k" 1/3' in c.text
+            assert 'Bundles filter "524k" 2/4' in c.text
             await c.press("escape")
-            assert isinstance(c.app.screen, Compare) and "Bundles 3" in c.text
+            assert isinstance(c.app.screen, Compare) and "Bundles 4" in c.text
 
 
 class TestVerify:

@@ -178,7 +178,7 @@ class TestPaused:
     def test_header_strip_and_operations_say_so(self) -> None:
         world = measured.measuring(paused=True)
         assert "lease sekou:4300 PAUSED" in line(header.header(world, VIEW, 120))
-        first, second = lifecycle.strip(world, VIEW, 120, lambda verb: None, {})
+        first, second = lifecycle.strip(world, VIEW, 120, lambda verb: None)
         assert "qualify PAUSED" in line(first) and "r resume or c cancel" in line(second)
         assert "PAUSED: its gates wait, the lease is held" in words(operations.events_panel(world, VIEW, 117, 10))
         text = words(operations.detail_panel(world, replace(VIEW, operation=measured.OPERATION), 77, 40))
@@ -218,7 +218,7 @@ class TestCompare:
     def test_a_filter_narrows_it(self) -> None:
         view = replace(VIEW, filters=(("bundles", "524k"),))
         panel = comparing.list_panel(measured.shelf_of_bundles(), view, 117, 10)
-        assert panel.title == 'Bundles filter "524k" 1/3'
+        assert panel.title == 'Bundles filter "524k" 2/4'
 
     def test_a_difference_comes_with_all_that_it_rests_on(self) -> None:
         text = compared(measured.compared())

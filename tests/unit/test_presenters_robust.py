@@ -29,7 +29,7 @@ from anvil_tui.ui.presenters import (
     tiny,
 )
 from anvil_tui.ui.presenters.cells import Panel, Row, View
-from anvil_tui.ui.presenters.help import HINT_LIMIT, help_rows, hints, palette_rows, urgent
+from anvil_tui.ui.presenters.help import HINT_LIMIT, help_rows, hints, urgent
 from tests.support import standings, worlds
 
 VIEW = View(zone=UTC)
@@ -45,7 +45,7 @@ def text(panel: Panel) -> str:
 
 
 def strip(world: World, width: int = 120) -> list[str]:
-    return [line(r) for r in lifecycle.strip(world, VIEW, width, lambda verb: None, {"rollback": "b"})]
+    return [line(r) for r in lifecycle.strip(world, VIEW, width, lambda verb: None)]
 
 
 def head(world: World, width: int = 120) -> str:
@@ -82,7 +82,7 @@ def test_a_finished_drill_shows_what_differs_and_the_phases_of_both_legs() -> No
     phases = {
         row.split()[0]: row.split()[1:] for row in told.splitlines() if row.endswith(" s") and row[0].isalpha()
     }
-    assert phases["ready"] == ["38.1", "s", "36.0", "s"] and phases["answered"] == ["41.0", "s", "39.0", "s"]
+    assert phases["ready"] == ["37.7", "s", "35.6", "s"] and phases["answered"] == ["41.0", "s", "39.0", "s"]
 
 
 def test_the_strip_names_the_last_drill() -> None:
@@ -163,8 +163,10 @@ def test_an_evicted_role_says_for_what_and_that_a_rollback_returns_it() -> None:
 def test_a_gateway_without_a_hold_is_not_said_to_hold() -> None:
     world = standings.busy(held=True, holds=False)
     for width in (120, 80):
-        assert "QUIESCED, clients get 503" in head(world, width) and "HELD" not in head(world, width)
-    assert "HELD, 0 waiting" in head(standings.busy(held=True))
+        told = head(world, width)
+        assert "QUIESCED" in told and ", clients get 503" in told and "HELD" not in told
+    told = head(standings.busy(held=True))
+    assert "HELD" in told and ", 0 waiting" in told
 
 
 # attach
@@ -305,7 +307,6 @@ def test_hints_offer_what_an_operation_waits_for_once_and_are_no_more_than_six(
     assert len(shown.split("  ")) == HINT_LIMIT
 
 
-def test_help_and_palette_have_every_action() -> None:
+def test_help_has_every_action() -> None:
     helped = "\n".join(line(r) for r in help_rows(lambda a: None, 120))
     assert [a.id for a in ACTIONS if a.help not in helped] == []
-    assert [r.key for r in palette_rows("", lambda a: None, 120)] == [a.id for a in ACTIONS]

@@ -20,7 +20,7 @@ from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY, Action
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters import details, gate_table, lifecycle, logs, operations, plans, recipes
 from anvil_tui.ui.presenters.cells import Panel, Row, View
-from anvil_tui.ui.presenters.help import HINT_LIMIT, help_rows, hints, palette_rows
+from anvil_tui.ui.presenters.help import HINT_LIMIT, help_rows, hints
 from tests.support import worlds
 
 VIEW = View(zone=UTC)
@@ -379,7 +379,3 @@ class TestHelp:
         text = "\n".join(line(r) for r in help_rows(why, 97))
         assert all(a.help in text for a in ACTIONS)
         assert text.count("not now: read-only") == sum(a.mutates for a in ACTIONS)
-
-    def test_palette_finds_by_any_words(self) -> None:
-        found = [r.key for r in palette_rows("serve stop", lambda a: None, 97)]
-        assert found == ["serve.unload"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Rows = Callable[[str, int], Sequence[Row]]
 Closed = Callable[[str], str | None]
+Begin = Callable[[Sequence[str]], str]
 
 
 class Picker(ModalScreen[str | None], inherit_bindings=False):
@@ -37,9 +38,12 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         Binding("pagedown", "step(10)", show=False, priority=True),
     ]
 
-    def __init__(self, title: str, rows: Rows, closed: Closed, start: str = "") -> None:
+    def __init__(
+        self, title: str, rows: Rows, closed: Closed, start: str = "", begin: Begin | None = None
+    ) -> None:
+        """`begin` chooses the row to stand on whenever something was typed; without it the first that is open."""
         super().__init__()
-        self.prompt, self._rows, self._why = title, rows, closed
+        self.prompt, self._rows, self._why, self._begin = title, rows, closed, begin
         self._list = Pane(self._panel, id="choices")
         self._list.cursor = start
         self._list.lit_always = True
@@ -69,6 +73,9 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     def _first_open(self) -> None:
         """Begin on a row that can be taken, where there is one."""
         keys = self._list.keys()
+        if self._begin is not None:
+            self._list.stand_on(self._begin(keys))
+            return
         if self._list.cursor in keys and not self._why(self._list.cursor):
             return
         wanted = next((k for k in keys if not self._why(k)), "")

@@ -1,4 +1,4 @@
-"""Help, hints and palette rows: three views of the one action registry."""
+"""Help and hints: two views of the one action registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from anvil_tui.core.world import World
 from anvil_tui.ui import keymap
-from anvil_tui.ui.actions import ACTIONS, Action, matches
+from anvil_tui.ui.actions import ACTIONS, Action
 from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, joined, left, row, spread
 from anvil_tui.ui.text import literal
 
@@ -73,21 +73,3 @@ def _help(action: Action, closed: str | None, width: int) -> list[Row]:
     if closed:
         rows.append(spread([Cell(" " * 15), Cell(f"not now: {literal(closed)}", "warn")], [], width))
     return rows
-
-
-def palette_rows(text: str, why: Why, width: int) -> list[Row]:
-    """Actions that match; a closed one is grey and says why, and stays in its place."""
-    return [_entry(a, why(a), width) for a in ACTIONS if matches(a, text)]
-
-
-def _entry(action: Action, closed: str | None, width: int) -> Row:
-    tail = [Cell(f" {action.id} ", "faint")] if width >= 70 else []
-    if closed:
-        head = [
-            left(f"({action.key})", 12, "faint"),
-            left(action.label, 14, "faint"),
-            Cell(literal(closed), "dim"),
-        ]
-    else:
-        head = [left(action.key, 12, "accent"), left(action.label, 14, "strong"), Cell(action.help, "dim")]
-    return spread(head, tail, width, action.id)

@@ -93,6 +93,14 @@ class Overview(Board):
             return [self.query_one(f"#{i}", Pane) for _, ids in _TABS.values() for i in ids]
         return [self.query_one(f"#{i}", Pane) for i in ("gpus", "kv", "serves", "gates", "events", "log")]
 
+    def stand_on(self, name: str, key: str) -> None:
+        """The focus on a pane, in its tab, and the cursor on one of its items."""
+        pane = self.query_one("#tiny" if self.is_tiny else f"#{name}", Pane)
+        if self.is_tabbed:
+            self.tab(next(tab for tab, (_, ids) in _TABS.items() if name in ids))
+        pane.cursor = key
+        pane.focus()
+
     def cycle(self, by: int) -> None:
         panes, now = self.panes(), self.focused_pane()
         pane = panes[((panes.index(now) if now in panes else -1) + by) % len(panes)]

@@ -125,6 +125,13 @@ class Pane(Strips, can_focus=True):
             self.post_message(self.Moved(self, key, by_person=True))
         self.lay_out()
 
+    def stand_on(self, key: str) -> None:
+        """The cursor on one item, where it is there; nobody moved it there by hand."""
+        if key in self.keys():
+            self.cursor = key
+            self.lay_out()
+            self.post_message(self.Moved(self, key))
+
     def page(self) -> int:
         return max(1, self.size.height - 2)
 

@@ -58,4 +58,5 @@ def _chosen(found: tuple[Alarm, ...], name: str) -> Alarm:
     if len(near) == 1:
         return near[0]
     have = ", ".join(a.id for a in ordered(near or found)) or "none is open"
-    raise NotFound(f"alarms ack: {name or 'no id'} is {'no' if not near else 'more than one'} alarm; there are: {have}")
+    which = "more than one" if near else "no"
+    raise NotFound(f"alarms ack: {name or 'no id'} is {which} alarm; there are: {have}")

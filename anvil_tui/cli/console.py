@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -10,7 +11,17 @@ from platformdirs import user_state_path
 
 from anvil_tui.cli.launch import spawn, start
 from anvil_tui.cli.settings import Used, settings_of
-from anvil_tui.cli.wiring import BareBox, bare_probes, found_workspace, open_bare, open_box, open_probes
+from anvil_tui.cli.wiring import (
+    BareBox,
+    alarm_book,
+    bare_probes,
+    found_workspace,
+    open_bare,
+    open_box,
+    open_keeper,
+    open_probes,
+)
+from anvil_tui.core.alarms import Alarm, acknowledge
 from anvil_tui.core.discovery import NO_WORKSPACE
 from anvil_tui.core.errors import NotFound
 from anvil_tui.core.plan import Intent, Plan
@@ -22,14 +33,15 @@ from anvil_tui.service.planning import plan
 from anvil_tui.service.probes import Probes
 from anvil_tui.service.steering import cancel, pause
 from anvil_tui.service.storage import survey
+from anvil_tui.service.store import Store
 from anvil_tui.ui.seams import ConsoleOptions
 
 
 class Deeds:
     """What the console may ask for. Not made at all in read-only mode."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, box: Box, store: Store) -> None:
+        self._box, self._store = box, store
 
     def plan(self, intent: Intent) -> Plan:
         return plan(self._box, intent)
@@ -49,6 +61,10 @@ class Deeds:
     def pause(self, operation: str, on: bool) -> None:
         pause(self._box, operation, on)
 
+    def acknowledge(self, alarm: Alarm) -> None:
+        kept = alarm_book(self._box).change(acknowledge(alarm, getpass.getuser(), self._box.clock.utc()))
+        self._store.update(kept_alarms=kept)
+
 
 class Service:
     """One box for one console: `store` publishes the World; `deeds` is None in read-only mode."""
@@ -56,6 +72,7 @@ class Service:
     def __init__(self, box: Box, probes: Probes, deeds: Deeds | None) -> None:
         self.store, self._box, self._probes, self.deeds = probes.store, box, probes, deeds
         self.evidence = Library(box)
+        self._keeper = None if deeds is None else open_keeper(box, self.store, "console")
 
     def disks(self) -> Disks:
         told = storage_json(*survey(self._box))
@@ -63,11 +80,15 @@ class Service:
 
     def begin(self) -> None:
         self._probes.start()
+        if self._keeper is not None:
+            self._keeper.start()
 
     def follow(self, container_id: str | None) -> None:
         self._probes.follow(container_id)
 
     def end(self) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()
         self._probes.stop()
         self._box.gpus.close()
 
@@ -124,7 +145,8 @@ def open_console(args: argparse.Namespace) -> int:
 
 def _service(directory: Path, args: argparse.Namespace) -> Service:
     box = open_box(directory)
-    return Service(box, open_probes(box, read_only=args.read_only), None if args.read_only else Deeds(box))
+    probes = open_probes(box, read_only=args.read_only)
+    return Service(box, probes, None if args.read_only else Deeds(box, probes.store))
 
 
 def _options(used: Used, crash_dir: Path) -> ConsoleOptions:

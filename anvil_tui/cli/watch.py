@@ -1,4 +1,4 @@
-"""`watch`: a console without a screen. Every probe, alarms and who is told of them, and one line for each event."""
+"""`watch`: a console without a screen. Every probe, the recorder, alarms and who is told; a line an event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from datetime import UTC
 from types import FrameType
 from typing import Any
 
-from anvil_tui.cli.wiring import box_of, open_keeper, open_probes
+from anvil_tui.cli.wiring import box_of, open_keeper, open_probes, open_recorder
 from anvil_tui.core.alarms import Alarm, ordered
 from anvil_tui.core.happenings import ALARM
 from anvil_tui.core.text import clean
@@ -33,12 +33,13 @@ def watch(args: argparse.Namespace) -> int:
     box = box_of(args)
     probes = open_probes(box, read_only=args.read_only)
     keeper = None if args.read_only else open_keeper(box, probes.store, "watch")
-    changed = threading.Event()
+    recorder, changed = open_recorder(box, probes.store), threading.Event()
     unsubscribe = probes.store.subscribe(changed.set)
     told = Told(as_json=args.json)
     try:
         with _ended_by_signal():
             probes.start()
+            recorder.start()
             if keeper is not None:
                 keeper.start()
             told.begin(probes.store.world)
@@ -52,6 +53,7 @@ def watch(args: argparse.Namespace) -> int:
         return 0
     finally:
         unsubscribe()
+        recorder.stop()
         if keeper is not None:
             keeper.stop()
         probes.stop()
@@ -95,7 +97,8 @@ class Told:
                 self._print({"type": "event", **asdict(event)})
         if self._json:
             for what, alarm in self._moved(world.alarms):
-                self._print({"type": "alarm", "event": what, "at": utc_text(world.now_utc), "alarm": asdict(alarm)})
+                at = utc_text(world.now_utc)
+                self._print({"type": "alarm", "event": what, "at": at, "alarm": asdict(alarm)})
 
     def _fresh(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """Those after the last one that was printed; all, if that one has fallen off the front."""

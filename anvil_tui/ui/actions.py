@@ -15,8 +15,10 @@ from anvil_tui.core.world import World
 from anvil_tui.ui import keymap, policies
 from anvil_tui.ui.policies import Target
 
-Tier = Literal["read", "reversible", "traffic"]
-Kind = Literal["none", "serve", "suite", "role", "steps", "recipe", "credential", "operation", "client", "stored"]
+Tier = Literal["read", "note", "reversible", "traffic"]
+Kind = Literal[
+    "none", "serve", "suite", "role", "steps", "recipe", "credential", "operation", "client", "stored", "alarm"
+]
 Policy = Callable[[World, Target], str | None]
 Make = Callable[[Target], Intent]
 
@@ -76,6 +78,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.copy", "copy id", ("y",), "Send the selected full id to the terminal's clipboard"),
     Action("view.redraw", "redraw", ("ctrl+l",), "Draw everything again; on storage, look at the disks again"),
     Action("view.quit", "quit", ("q", "ctrl+c"), "Leave the console; operations and serves go on"),
+    Action(
+        "alarm.ack", "acknowledge", ("exclamation_mark",),
+        "You have seen the alarm; every console shows who and when", "note", "alarm", policies.acknowledge,
+    ),
     Action(
         "recipe.load", "load", ("l",), "Start a serve from a recipe beside what serves",
         "reversible", "recipe", policies.load, lambda t: Intent("load", recipe=t.recipe, role=t.role),

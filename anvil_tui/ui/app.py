@@ -29,6 +29,7 @@ from anvil_tui.ui.palette import Palette
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters.cells import View
 from anvil_tui.ui.presenters.serves import subject
+from anvil_tui.ui.ringer import Ringer
 from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
@@ -65,6 +66,7 @@ class Console(App[int], inherit_bindings=False):
         self.palette: Palette = Palette(self)
         keymap.use(options.keys)
         self.by_key = keymap.by_key()
+        self.ringer = Ringer(self.bell if options.bell else None)
         self.animation_level = "none"
         self.bridge: Bridge | None = None
         self._autopump = autopump
@@ -105,6 +107,7 @@ class Console(App[int], inherit_bindings=False):
         self.world, self.silent_s = event.world, event.silent_s
         if any(o.state not in ("planned", "running") and o.id == self._said_of for o in self.world.operations):
             self.say("")
+        self.ringer.hear(self.world)
         self._tell()
         self._follow()
 

@@ -18,7 +18,7 @@ from anvil_tui.ui.actions import REGISTRY, Action
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.modals.plan_dialog import PlanDialog
-from anvil_tui.ui.policies import Target
+from anvil_tui.ui.policies import Target, alarm_meant
 from anvil_tui.ui.presenters import recipes, standing, storage
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, spread
 from anvil_tui.ui.presenters.operations import what_now
@@ -45,7 +45,9 @@ class Deeds:
         if self.pending:
             return
         self.pending = True
-        if action.kind == "operation":
+        if action.kind == "alarm":
+            self._acknowledge(action, target)
+        elif action.kind == "operation":
             self._about_operation(action, target)
         elif action.kind in ("recipe", "role", "steps") and not target.role:
             self._choose_role(action, target)
@@ -70,6 +72,22 @@ class Deeds:
             self.app.say(f"{action.label}: {reason}")
         else:
             self.begin(action, target)
+
+    def _acknowledge(self, action: Action, target: Target) -> None:
+        """At once: nothing of the box is changed, and the line says which one it was."""
+        alarm = alarm_meant(self.app.world, target)
+        if alarm is None:
+            self.pending = False
+            return
+
+        def done(result: AnvilError | None) -> None:
+            if isinstance(result, AnvilError):
+                self._refused(action, result)
+                return
+            self.pending = False
+            self.app.say(f"acknowledged: {literal(alarm.text, 300)}")
+
+        self._call(partial(self.control.acknowledge, alarm), done)
 
     # what is still to be chosen
 

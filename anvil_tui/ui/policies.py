@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anvil_tui.core.alarms import Alarm, ordered
 from anvil_tui.core.credentials import credentials_of, why_not_usable
 from anvil_tui.core.gates import Verdict
 from anvil_tui.core.readiness import Bind, refused
@@ -227,6 +228,25 @@ def rotate(world: World, target: Target) -> str | None:
     seen = next((s for s in world.credentials if s.name == named[0].name), None)
     why = why_not_usable(seen) if seen else None
     return literal(why) if why else None
+
+
+def alarm_meant(world: World, target: Target) -> Alarm | None:
+    """The chosen alarm, else the one that concerns a person most."""
+    alarms = ordered(world.alarms)
+    return next((a for a in alarms if a.id == target.target), None if target.target else next(iter(alarms), None))
+
+
+def acknowledge(world: World, target: Target) -> str | None:
+    closed = _writable(world)
+    if closed:
+        return closed
+    meant = alarm_meant(world, target)
+    if meant is None:
+        return "this alarm is not open any more" if target.target else "no alarm is open"
+    if meant.acked_by:
+        which = "it" if target.target else "every alarm"
+        return f"{which} is acknowledged: {literal(meant.kind, 40)} by {literal(meant.acked_by, 40)}"
+    return None
 
 
 def remove(world: World, target: Target) -> str | None:

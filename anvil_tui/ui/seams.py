@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from anvil_tui.core.alarms import Alarm
 from anvil_tui.core.plan import Intent, Plan
 from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
 from anvil_tui.core.world import World
@@ -38,6 +39,9 @@ class Control(Protocol):
 
     def pause(self, operation_id: str, on: bool) -> None:
         """Ask a running operation to hold its gates, or to let them go on."""
+
+    def acknowledge(self, alarm: Alarm) -> None:
+        """Write for every console of the box that this person has seen it."""
 
 
 class Evidence(Protocol):

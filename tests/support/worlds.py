@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from anvil_tui.adapters.toml_files import load_recipes
+from anvil_tui.core.alarms import Alarm
 from anvil_tui.core.box import MIB, Backend, Container, Engine, Gateway, Gpu, GpuGrant, GpuSnapshot, KvCapacity
 from anvil_tui.core.capacity import Proven
 from anvil_tui.core.errors import AnvilError, Refused
@@ -302,6 +303,25 @@ def stale() -> World:
     ))  # fmt: skip
 
 
+def alarmed(read_only: bool = False) -> World:
+    """A card fell off the bus four minutes ago, and nobody has seen it; a slow card was seen by ana."""
+    lost = f"GPU 1 compute-b ({UUIDS[1]}) is lost: GPU is lost"
+    slow = f"GPU 0 compute-a ({UUIDS[0]}) is slowed down: hw-thermal"
+    alarms = (
+        Alarm(f"throttle:{UUIDS[0]}", "throttle", UUIDS[0], "warn", at(5000), slow, "ana", at(4800)),
+        Alarm(f"gpu:{UUIDS[1]}", "gpu", UUIDS[1], "bad", at(240), lost),
+        Alarm(
+            "rollback:primary",
+            "rollback",
+            "primary",
+            "warn",
+            at(200),
+            "rollback of primary not ready: image: gone",
+        ),
+    )
+    return replace(degraded(), alarms=alarms, read_only=read_only, watcher=Lease("watch", 811, "anvil", at(9000)))
+
+
 def interrupted() -> World:
     return promoting(alive=False)
 
@@ -411,6 +431,11 @@ class FakeDeeds:
         if self.refuse:
             raise self.refuse
         self.steered.append(("pause" if on else "go on", operation_id))
+
+    def acknowledge(self, alarm: Alarm) -> None:
+        if self.refuse:
+            raise self.refuse
+        self.steered.append(("acknowledge", alarm.id))
 
 
 class FakeEvidence:

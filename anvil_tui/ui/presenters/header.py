@@ -7,6 +7,7 @@ import re
 from anvil_tui.core.times import span
 from anvil_tui.core.world import Lights, World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters.alarms import counts
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, joined, spread, width_of
 from anvil_tui.ui.presenters.freshness import empty, state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
@@ -42,12 +43,14 @@ def _box(world: World, width: int, brief: int) -> list[Cell]:
     name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
     what = empty(world, box.kind).partition(":")[0].upper()
     parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(what, kind)], [mode]]
+    parts += [found] if (found := counts(world, brief)) else []
+    never = len(parts)
     if world.lease or (brief < 1 and width >= _ROOMY):
         parts.append(_lease(world, brief, width))
     if world.problems:
         word = "" if brief > 0 else f" problem{'s' * (len(world.problems) > 1)}"
         parts.append([Cell(f"{glyphs.WARN} {len(world.problems)}{word}", "warn")])
-    return [*name, *joined(parts[:2] if brief > 1 else parts, "  ")]
+    return [*name, *joined(parts[:never] if brief > 1 else parts, "  ")]
 
 
 def _lease(world: World, brief: int, width: int) -> list[Cell]:

@@ -18,6 +18,7 @@ _AREAS = {
     "recipe": "Recipes",
     "serve": "The selected serve",
     "role": "Its role",
+    "alarm": "Alarms",
     "operation": "Operations",
     "client": "Clients",
     "credential": "Credentials",
@@ -26,13 +27,15 @@ _AREAS = {
 
 
 def urgent(world: World, usual: Sequence[str]) -> list[str]:
-    """The ids of the hints, with what an operation that waits for a person needs behind the first one."""
+    """The ids of the hints, with what an alarm or an operation that waits for a person needs behind the first."""
     operation = world.operation
     ways: tuple[str, ...] = ()
     if operation and operation.needs_person:
         waits = {"paused": ("operation.resume", "operation.cancel")}
         open_ways = ("operation.resume", "operation.undo")
         ways = waits.get(operation.state, () if operation.state == "running" else open_ways)
+    if any(not a.acked_by for a in world.alarms):
+        ways = ("alarm.ack", *ways)
     return [*usual[:1], *ways, *(i for i in usual[1:] if i not in ways)]
 
 

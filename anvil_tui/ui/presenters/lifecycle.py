@@ -11,7 +11,7 @@ from anvil_tui.core.world import Phase, Serve, World
 from anvil_tui.ui import glyphs, policies
 from anvil_tui.ui.keymap import key
 from anvil_tui.ui.policies import Target
-from anvil_tui.ui.presenters import gates
+from anvil_tui.ui.presenters import alarms, gates
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, spread, width_of
 from anvil_tui.ui.presenters.operations import DRAIN, current_step, elapsed, go_on, leg, progress_note, waits
 from anvil_tui.ui.presenters.serves import incumbent
@@ -137,7 +137,8 @@ def _urgent(world: World, verb: str | None, beside: bool) -> str | None:
 
 
 def strip(world: World, view: View, width: int, why: Why) -> tuple[Row, Row]:
-    """Two rows: the stages, and what comes next. `why` gives the reason a verb is closed, or None."""
+    """Two rows: the stages, or an alarm that nobody has acknowledged; and what comes next. `why` gives the reason
+    a verb is closed, or None."""
     operation = world.operation
     if not world.workspace.roles:
         return _discovery(width)
@@ -150,6 +151,7 @@ def strip(world: World, view: View, width: int, why: Why) -> tuple[Row, Row]:
         first, verb = _stage_row(serve, found, width), next_verb(world, serve, found)
     else:
         first, verb = _without_candidate(world, view, width)
+    first = alarms.line(world, view, width) or first
     if world.gateway.state == "error" and any(held.incumbent for held in world.record.roles.values()):
         said = Cell(literal(world.gateway.reason, 600), "dim")
         return first, spread([Cell(" next      ", "dim"), Cell("the gateway: ", "warn"), said], [], width)

@@ -12,7 +12,7 @@ from anvil_tui.core.times import parse_time, span
 from anvil_tui.core.world import Event, Phase, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.keymap import key
-from anvil_tui.ui.presenters import evidence, gates
+from anvil_tui.ui.presenters import alarms, evidence, gates
 from anvil_tui.ui.presenters.cells import (
     BLANK,
     Cell,
@@ -213,11 +213,11 @@ def elapsed(world: World, operation: OperationView, step: StepView | None, *, li
 
 
 def events_panel(world: World, view: View, width: int, height: int) -> Panel:
-    """Open operations, problems, then events, newest first."""
-    rows = open_rows(world, width)
-    shown_above = {r.key for r in rows}
+    """Alarms that nobody has acknowledged, open operations, problems, then events, newest first."""
+    rows = [*alarms.event_rows(world, view, width), *open_rows(world, width)]
+    shown_above = {r.key for r in rows if r.key}
     for problem in world.problems:
-        if any(key in problem for key in shown_above):
+        if any(key in problem for key in shown_above) or alarms.tells(world, problem):
             continue
         rows += sentence(f"{glyphs.WARN} {literal(problem)}", width, "warn", most=2)
     rows += [_event(e, view, width) for e in reversed(world.events)]

@@ -1,6 +1,7 @@
-"""What is wrong, and what stands ready or does not: ways back, drills, owners of GPUs, credentials, clients.
+"""What calls for a person, what is wrong, and what stands ready or does not: ways back, drills, GPUs, credentials.
 
-Keys of the list: `problem:N`, `role:NAME`, `gpu:UUID`, `credential:NAME`, `client:NAME`, `drill:OPERATION:AT`.
+Keys of the list: `alarm:ID`, `problem:N`, `role:NAME`, `gpu:UUID`, `credential:NAME`, `client:NAME`,
+`drill:OPERATION:AT`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from anvil_tui.core.standing import Check, ClientState, CopyState, CredentialSta
 from anvil_tui.core.times import age_s, parse_time, span
 from anvil_tui.core.world import Readiness, World
 from anvil_tui.ui import glyphs
+from anvil_tui.ui.presenters import alarms
 from anvil_tui.ui.presenters.cells import (
     BLANK,
     Cell,
@@ -71,6 +73,7 @@ ALL = "all clients"
 def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     rows: list[Row] = []
     for title, part in (
+        *((("Alarms", alarms.list_rows(world, view, width)),) if world.alarms else ()),
         *((("Problems", _problems(world, width)),) if world.problems else ()),
         ("Way back", _roles(world, width)), ("GPUs", _gpus(world, width)),
         ("Credentials", _credentials(world, width)),
@@ -356,9 +359,9 @@ def _seconds(value: float | None) -> str:
 Rows = Callable[[World, View, str, int], Iterator[Row]]
 _DETAILS: dict[str, Rows] = {
     "role": _role_rows, "gpu": _gpu_rows, "credential": _credential_rows, "client": _client_rows,
-    "drill": _drill_rows, "problem": _problem_rows,
+    "drill": _drill_rows, "problem": _problem_rows, "alarm": alarms.detail_rows,
 }  # fmt: skip
 _TITLES = {
     "role": "Way back of {}", "gpu": "Owners of {}", "credential": "Credential {}", "client": "Client {}",
-    "drill": "Drill {}", "problem": "Problem",
+    "drill": "Drill {}", "problem": "Problem", "alarm": "Alarm {}",
 }  # fmt: skip

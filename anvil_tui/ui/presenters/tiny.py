@@ -5,7 +5,7 @@ from __future__ import annotations
 from anvil_tui.core.box import Gpu
 from anvil_tui.core.world import Serve, World
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters import gpus
+from anvil_tui.ui.presenters import alarms, gpus
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, sentence, spread
 from anvil_tui.ui.presenters.freshness import gpu_limit_s, state_note
 from anvil_tui.ui.presenters.header import worst
@@ -16,6 +16,8 @@ from anvil_tui.ui.text import NA, fit, gib, literal
 
 def panel(world: World, view: View, width: int, height: int) -> Panel:
     rows: list[Row] = [r for r in open_rows(world, width) if r.key][:1]
+    if rows and (alarm := alarms.line(world, view, width)):  # with no operation open the strip shows it
+        rows.insert(0, alarm)
     if world.problems:
         many = f"{glyphs.WARN} {len(world.problems)}: {literal(world.problems[0], 200)}"
         rows.append(spread([Cell(many, "warn")], [], width))

@@ -105,7 +105,7 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     record = _verb(verbs, "record", "what the box remembers; a damaged record against the box, and mended",
                    "record", "record")  # fmt: skip
     record.add_argument("--plan", default="", metavar="HASH", help="put exactly what was shown in its place")
-    recipes = _verb(verbs, "recipes", "recipes of the workspace", "reading", "recipes")
+    recipes = _verb(verbs, "recipes", "recipes of the workspace", "recipes", "recipes")
     recipes.add_argument(
         "action", choices=("list", "show", "check", "diff", "feasibility"), nargs="?", default="list"
     )

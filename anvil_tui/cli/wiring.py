@@ -1,23 +1,25 @@
-"""The composition root: the one place that names concrete adapters."""
+"""The composition root: the one place that names concrete adapters.
+
+What only some commands need (gates, history, an anvil-serving gateway) is imported when it is made: it was half of
+the time that `status` and the console's first paint took.
+"""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from anvil_tui.adapters.alarm_file import AlarmFile
 from anvil_tui import __version__
-from anvil_tui.adapters.anvil_gateway import AnvilGatewayControl, AnvilGatewayReader
-from anvil_tui.adapters.anvil_gateway_run import Setup
-from anvil_tui.adapters.anvil_gateway_supervisor import Supervisor
+from anvil_tui.adapters.alarm_file import AlarmFile
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.bundle_files import BundleFolders
 from anvil_tui.adapters.clock import SystemClock
-from anvil_tui.adapters.command_runner import ChildCommands
 from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
 from anvil_tui.adapters.docker_engine import DockerControl, DockerReader
 from anvil_tui.adapters.docker_images import DockerImages
@@ -28,17 +30,13 @@ from anvil_tui.adapters.folder_rows import FolderRows
 from anvil_tui.adapters.gpu_reader import ChildGpuReader, nvml_argv
 from anvil_tui.adapters.haproxy import HaproxyControl, HaproxyReader
 from anvil_tui.adapters.hf_cache import HubCaches
-from anvil_tui.adapters.history_files import HistoryFiles
 from anvil_tui.adapters.host_inspect import host_inspector
 from anvil_tui.adapters.journal_file import OperationFolders
 from anvil_tui.adapters.key_proof import GatewayKeyProof
 from anvil_tui.adapters.lease import FileLease
-from anvil_tui.adapters.load_generator import ChildLoadGenerator
-from anvil_tui.adapters.media_files import MediaFolder
 from anvil_tui.adapters.notify_command import CommandNotifier
 from anvil_tui.adapters.openai_client import OpenAIClient
 from anvil_tui.adapters.port_look import LocalPorts
-from anvil_tui.adapters.sandbox import ChildSandbox
 from anvil_tui.adapters.secrets import find, resolve
 from anvil_tui.adapters.toml_files import load_recipes, load_suites, load_workspace
 from anvil_tui.core.adopt import Running
@@ -53,10 +51,7 @@ from anvil_tui.ports import Clock, GatewayControl, GatewayReader
 from anvil_tui.service.alarm_keeper import AlarmKeeper
 from anvil_tui.service.box import Box, Controls
 from anvil_tui.service.discovery import Discovery
-from anvil_tui.service.gates.conductor import Conductor
-from anvil_tui.service.gates.session import GateParts
 from anvil_tui.service.probes import Probes, Sources
-from anvil_tui.service.recorder import Recorder
 from anvil_tui.service.store import Store
 
 ALARM_LEASE = "state/alarms.lease"
@@ -75,6 +70,12 @@ def found_workspace(args: argparse.Namespace) -> Path | None:
     if layer == "default" and not os.path.lexists(directory / "anvil.toml"):
         return None
     return workspace_dir(args)
+
+
+if TYPE_CHECKING:
+    from anvil_tui.adapters.anvil_gateway_supervisor import Supervisor
+    from anvil_tui.service.gates.conductor import Conductor
+    from anvil_tui.service.recorder import Recorder
 
 
 def workspace_dir(args: argparse.Namespace) -> Path:
@@ -108,14 +109,16 @@ def open_box(directory: Path) -> Box:
     gpus = ChildGpuReader(gpu_argv(workspace), workspace.gpus.deadline_s, clock)
     host = host_inspector(workspace.containers.url, directory, clock)
     elsewhere = workspace.containers.url.startswith("ssh://")
-    parts = GateParts(
-        chat, engines, containers, gpus, clock, host,
-        load=ChildLoadGenerator(), commands=ChildCommands(directory), sandbox=ChildSandbox(),
-        media=MediaFolder(directory / "gates" / "media"),
-    )  # fmt: skip
+
+    @functools.cache
+    def conductor() -> Conductor:
+        from anvil_tui.cli.gating import conductor_of
+
+        return conductor_of(directory, chat, engines, containers, gpus, clock, host)
+
     return Box(
         directory=str(directory), workspace=workspace, clock=clock, containers=containers, engines=engines,
-        gateway=gateway_reader(directory, workspace), gpus=gpus, host=host, chat=chat, conductor=Conductor(parts),
+        gateway=gateway_reader(directory, workspace), gpus=gpus, host=host, chat=chat, conductor=conductor,
         store=BoxFile(state),
         operations=OperationFolders(state / "operations", hide),
         lease=FileLease(state / "lease"),
@@ -205,6 +208,9 @@ def open_keeper(box: Box, store: Store, name: str) -> AlarmKeeper:
 
 def open_recorder(box: Box, store: Store) -> Recorder:
     """Keeps what this store publishes, unless another process does or `[history]` is off."""
+    from anvil_tui.adapters.history_files import HistoryFiles
+    from anvil_tui.service.recorder import Recorder
+
     folder, made_by = history_folder(Path(box.directory)), f"anvil-tui {__version__}"
     hiding = hider(Path(box.directory), box.workspace)
     files = HistoryFiles(folder, box.workspace.box.name, box.workspace.history, hiding, made_by)
@@ -241,6 +247,8 @@ def open_controls(box: Box) -> Controls:
 def gateway_reader(directory: Path, workspace: Workspace) -> GatewayReader:
     settings = workspace.gateway
     if settings.kind == "anvil-serving":
+        from anvil_tui.adapters.anvil_gateway import AnvilGatewayReader
+
         return AnvilGatewayReader(directory, settings, workspace.roles, admin_key(workspace, directory))
     return HaproxyReader(directory, settings, workspace.roles)
 
@@ -248,6 +256,9 @@ def gateway_reader(directory: Path, workspace: Workspace) -> GatewayReader:
 def gateway_control(directory: Path, workspace: Workspace) -> GatewayControl:
     settings, keys = workspace.gateway, client_keys(workspace, directory)
     if settings.kind == "anvil-serving":
+        from anvil_tui.adapters.anvil_gateway import AnvilGatewayControl
+        from anvil_tui.adapters.anvil_gateway_run import Setup
+
         admin = admin_key(workspace, directory)
         return AnvilGatewayControl(
             lambda: Setup(directory, settings, workspace.roles, admin(), keys()),
@@ -258,6 +269,8 @@ def gateway_control(directory: Path, workspace: Workspace) -> GatewayControl:
 
 def anvil_gateway(directory: Path) -> Supervisor:
     """The anvil-serving gateway of a workspace, which is read anew whenever the gateway is started."""
+    from anvil_tui.adapters.anvil_gateway_run import Setup
+    from anvil_tui.adapters.anvil_gateway_supervisor import Supervisor
 
     def load() -> Setup:
         workspace = load_workspace(directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anvil_tui.core.box import GpuSnapshot
 from anvil_tui.core.credentials import Proof
@@ -27,7 +28,9 @@ from anvil_tui.ports.files import ConfigControl, ConfigFiles
 from anvil_tui.ports.operations import BoxStore, BundleStore, OperationStore, WriteRight
 from anvil_tui.ports.storage import CacheControl, CacheReader, ImageControl, ImageReader
 from anvil_tui.ports.surroundings import FileReader, PortReader
-from anvil_tui.service.gates.conductor import Conductor
+
+if TYPE_CHECKING:
+    from anvil_tui.service.gates.conductor import Conductor
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,9 @@ class Box:
     """Everything that can be read. `mounts` resolves a recipe's mount source to an absolute path or volume;
     `mounted` and `listeners` look at files and ports of the box, None = it is another machine.
 
-    `secret` finds what a reference names (Refused lists the places looked at); `prove_key` is an authenticated
-    read with a client key, and never raises.
+    `conductor` is made when gates are first asked about: nothing else needs what it imports. `secret` finds what a
+    reference names (Refused lists the places looked at); `prove_key` is an authenticated read with a client key,
+    and never raises.
     """
 
     directory: str
@@ -48,7 +52,7 @@ class Box:
     gpus: GpuReader
     host: HostInspector
     chat: ChatClient
-    conductor: Conductor
+    conductor: Callable[[], Conductor]
     store: BoxStore
     operations: OperationStore
     lease: WriteRight

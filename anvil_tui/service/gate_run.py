@@ -61,14 +61,14 @@ def run_gates(run: Run, step: Step) -> None:
             made.append(event)
             _keep(run, under_test, made, watch)
 
-    results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept, watch)
+    results = run.box.conductor().run(suite, target, on_event, _waits(run, step), kept, watch)
     for _ in range(KEY_TRIES):
         if not any(r.gate in routed and _KEY_REFUSED.search(r.reason) for r in results):
             break
         wait_for_key(run, step)
         kept |= {r.gate: r for r in results if r.verdict in _FINAL}
         target = target_of(run.box, recipe, container.id, serve["port"], serve["slot"])
-        results = run.box.conductor.run(suite, target, on_event, _waits(run, step), kept, watch)
+        results = run.box.conductor().run(suite, target, on_event, _waits(run, step), kept, watch)
     _keep_evidence(run, basis, results, (*left_out, *_taken_up(kept)))
     run.stop_if_asked()
     if not suite_passed(results):

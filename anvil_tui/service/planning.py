@@ -82,7 +82,7 @@ def unrunnable_on(box: Box) -> Unrunnable:
     """Asks the conductor which gates of a suite could not run on a recipe, and why."""
 
     def unrunnable(suite: Suite, recipe: Recipe) -> Mapping[str, str]:
-        return box.conductor.unrunnable(suite, target_of(box, recipe, "", 0, ""))
+        return box.conductor().unrunnable(suite, target_of(box, recipe, "", 0, ""))
 
     return unrunnable
 

@@ -22,7 +22,6 @@ from anvil_tui.service.log_follow import LogFollow
 from anvil_tui.service.loop import Loop
 from anvil_tui.service.sources import Sources as Sources
 from anvil_tui.service.store import Store
-from anvil_tui.service.way_back import ONCE_HASH_S, STANDING_HASH_S
 
 T = TypeVar("T")
 
@@ -31,6 +30,8 @@ JOURNAL_S, FILES_S, IMAGES_S, EVIDENCE_S = 0.5, 2.0, 15.0, 15.0
 CREDENTIALS_S = 30.0
 STOP_S = 1.8
 WAY_BACK_S = 30.0
+# How long one look may read weights on.
+STANDING_HASH_S, ONCE_HASH_S = 1.5, 0.2
 FIRST_GPU_S = 10.0
 CLIENTS_S = 60.0
 

@@ -27,8 +27,8 @@ from anvil_tui.service.gates.session import budgets, thinking_wanted
 Unrunnable = Callable[[Suite, Recipe], Mapping[str, str]]
 State = tuple[str, str]
 
-PLAN_HASH_S, STANDING_HASH_S, ONCE_HASH_S = 1.0, 1.5, 0.2
-"""How long one look may read weights on; what is not read then is told by its size."""
+PLAN_HASH_S = 1.0
+"""How long one look for a plan may read weights on; what is not read then is told by its size."""
 PINNED_FILE_S = 20.0
 MOUNTED_FILE_MAX = 64 * 1024 * 1024
 READING = "hash not read yet"

@@ -57,6 +57,18 @@ def test_a_headless_verb_never_loads_the_console(verb: tuple[str, ...], tmp_path
     assert not DRAWING & loaded_by(run_verb("--workspace", str(tmp_path / "box"), *verb))
 
 
+def test_status_imports_no_http_client_no_gates_and_no_history(tmp_path: Path) -> None:
+    """People and prompts wait for it: what it does not use was half of its time."""
+    write_workspace(tmp_path / "box")
+    tell = "\nimport sys\nfor m in sys.modules: print('module', m)"
+    program = run_verb("--workspace", str(tmp_path / "box"), "status") + tell
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    loaded = {line.removeprefix("module ") for line in ran.stdout.splitlines() if line.startswith("module ")}
+    assert "anvil_tui.core.status" in loaded, ran.stderr
+    never = {"httpx", "anvil_tui.service.gates.conductor", "anvil_tui.service.recorder", "anvil_tui.cli.judging"}
+    assert not never & loaded
+
+
 def test_help_and_version_load_no_library_at_all() -> None:
     heavy = {"pydantic", "docker", "httpx", "tomlkit", "psutil", "pynvml", "textual"}
     assert not heavy & loaded_by(run_verb("--version"))

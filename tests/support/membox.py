@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.config_files import ConfigFileControl, ConfigFileReader
@@ -359,7 +359,8 @@ class World:
         self.hooks: dict[str, Callable[[], object]] = {}
         self.box = Box(
             str(tmp), workspace(**policies), self.clock, self.docker, self, self.gate, self, HostOf(self),  # type: ignore[arg-type]
-            self, self, BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),  # type: ignore[arg-type]
+            self, lambda: cast(Any, self),
+            BoxFile(tmp), OperationFolders(tmp / "operations"), FileLease(tmp / "lease"),
             lambda: tuple(RecipeFile(r.id, r) for r in self.recipes), lambda: (SuiteFile("small", SMALL),),
             lambda: self.secret("").value, str, ConfigFileReader(tmp), self.images, HubCaches(),
             secret=self.secret, prove_key=self.prove,

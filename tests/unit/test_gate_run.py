@@ -50,7 +50,7 @@ def gated(tmp_path: Path, chat: Chat, suite: Suite = THREE) -> World:
     assert world.do("load", recipe="a", role="primary") == "done"
     parts = GateParts(chat, world, world.docker, world, world.clock)  # type: ignore[arg-type]
     world.box = dataclasses.replace(
-        world.box, conductor=Conductor(parts), suites=lambda: (SuiteFile("small", suite),)
+        world.box, conductor=lambda: Conductor(parts), suites=lambda: (SuiteFile("small", suite),)
     )
     return world
 
@@ -197,7 +197,7 @@ def test_repeats_are_in_flight_together_and_counted_once(tmp_path: Path, paralle
     suite = Suite.model_validate({"schema": "anvil.suite/1", "id": "small", "gates": (one,)})
     world = gated(tmp_path, chat, suite)
     events: list[Any] = []
-    (result,) = world.box.conductor.run(suite, target(world), events.append, lambda: False)
+    (result,) = world.box.conductor().run(suite, target(world), events.append, lambda: False)
     assert (result.verdict, result.passed, chat.asked) == (Verdict.PASSED, repeat, repeat)
     assert [o.n for o in result.observations] == list(range(1, repeat + 1))
     assert [e.done for e in events[:-1]] == list(range(repeat + 1))
@@ -273,10 +273,10 @@ def test_rows_of_a_running_lane_are_told_by_the_journal(tmp_path: Path) -> None:
             return (result,)
 
     world = gated(tmp_path, Chat())
-    real = world.box.conductor
+    real = world.box.conductor()
     lane: Any = Lane()
     lane.unrunnable = real.unrunnable
-    world.box = dataclasses.replace(world.box, conductor=lane)
+    world.box = dataclasses.replace(world.box, conductor=lambda: lane)
     assert qualify(world) == "done"
     view = next(v for v in world.box.operations.views() if v.id == world.last)
     assert view.gates[0].rows == (row,)

@@ -210,7 +210,7 @@ def dead(on: Box) -> list[float]:
 def status_times(on: Box) -> dict[str, list[float]]:
     return {
         "status": timed((tools.ANVIL, "--workspace", str(on.directory), "status"), on),
-        "nvitop --once": timed((str(install.HOME / "venv/bin/nvitop"), "--once"), on),
+        "nvitop --once": timed((str(install.HOME / "gpu/bin/nvitop"), "--once"), on),
         "python -c pass": timed((sys.executable, "-c", "pass"), on),
     }
 
@@ -284,9 +284,9 @@ def main(argv: Sequence[str]) -> int:
     if set(argv) - {"--quick"}:
         sys.exit("usage: python -m benchmarks.console [--quick]")
     if not netns.inside():
-        for made in (install.venv, install.debian):
+        for make in (lambda: install.pypi("gpu"), lambda: install.pypi("bpytop"), install.debian):
             try:
-                made()
+                make()
             except install.CannotInstall as why:
                 print(f"left out: {why}", flush=True)
         netns.main([sys.executable, "-m", "benchmarks.console", *argv])

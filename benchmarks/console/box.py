@@ -26,6 +26,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import tomlkit
+
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.world import BoxRecord, RoleRecord, ServeRecord
 from anvil_tui.simbox import traffic, workspace
@@ -180,6 +182,8 @@ class Bench:
         for each in recipes:
             text = each.model_dump_json(by_alias=True, indent=1)
             (directory / "state/recipes" / f"{each.digest()}.json").write_text(text, encoding="utf-8")
+            rows = each.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            (directory / "recipes" / f"{each.id}.toml").write_text(tomlkit.dumps(rows), encoding="utf-8")
 
     def _record(self, number: int, each: Recipe, made: SimContainer, port: int) -> ServeRecord:
         name = role_name(number)

@@ -12,6 +12,10 @@ ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".real" / "console"
 HERE = Path(__file__).parent
 SONAME = "libnvidia-ml.so.1"
+PYPI = {
+    "gpu": ("nvitop==1.7.2", "glances[gpu]==4.5.8", "gpustat==1.1.1"),
+    "bpytop": ("bpytop==1.0.68",),  # it keeps psutil below 6, which the others do not
+}
 DEBS = ("btop", "htop", "libnl-3-200", "libnl-genl-3-200")
 INSTALL_S = 600
 
@@ -20,19 +24,16 @@ class CannotInstall(Exception):
     """With the reason."""
 
 
-def venv() -> Path:
-    """The folder of programs of the peers that are on PyPI."""
-    home, wanted = HOME / "venv", HERE / "peers.txt"
-    if _stamped(home, wanted.read_text()):
+def pypi(name: str) -> Path:
+    """The folder of programs of the peers of that environment."""
+    home, wanted = HOME / name, " ".join(PYPI[name])
+    if _stamped(home, wanted):
         return home / "bin"
-    print(f"installing {wanted.name} into {home.relative_to(ROOT)}", flush=True)
+    print(f"installing {wanted} into {home.relative_to(ROOT)}", flush=True)
     shutil.rmtree(home, ignore_errors=True)
     _run([sys.executable, "-m", "venv", str(home)])
-    _run(
-        [str(home / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "-q", "-r", str(wanted)]
-    )
-    _run([str(home / "bin/python"), "-m", "compileall", "-q", str(home / "lib")], codes=(0, 1))
-    _stamp(home, wanted.read_text())
+    _run([str(home / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "-q", *PYPI[name]])
+    _stamp(home, wanted)
     return home / "bin"
 
 
@@ -88,11 +89,11 @@ def _stamp(folder: Path, text: str) -> None:
     (folder / "made").write_text(_mark(text))
 
 
-def _run(argv: list[str], cwd: Path | None = None, codes: tuple[int, ...] = (0,)) -> None:
+def _run(argv: list[str], cwd: Path | None = None) -> None:
     try:
         ran = subprocess.run(argv, capture_output=True, text=True, timeout=INSTALL_S, check=False, cwd=cwd)
     except subprocess.TimeoutExpired as why:
         raise CannotInstall(f"{argv[0]}: not done within {INSTALL_S} s") from why
-    if ran.returncode not in codes:
+    if ran.returncode:
         lines = [line for line in ran.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
         raise CannotInstall(f"{argv[0]}: {(lines or ['no reason given'])[-1][:200]}")

@@ -197,5 +197,7 @@ API int nvmlDeviceGetProcessUtilization(H h, struct psample *out, U *n, L seen) 
     *n = have;
     return have > cap ? SMALL : OK;
 }
+/* by these two symbols nvitop tells which layout `struct proc` has: this one since driver 535.104 */
+API int nvmlDeviceGetRunningProcessDetailList(H h, void *v) { (void)v; GATE; return NOSUP; }
 API int nvmlDeviceGetFieldValues(H h, int n, void *v) { (void)n; (void)v; GATE; return NOSUP; }
 API int nvmlDeviceGetConfComputeMemSizeInfo(H h, void *v) { (void)v; GATE; return NOSUP; }

@@ -30,27 +30,27 @@ class Tool:
 
 def ours(directory: Path, name: str = "anvil-tui") -> Tool:
     """The console on a workspace. Its keys move the cursor and open screens: the least and the most to draw."""
-    moves, opens = rb"\xe2\x96\x8c", rb"anvil +bench"  # the cursor's bar; the header, whole only on a new screen
-    keys = ((b"j", moves), (b"k", moves), (b"2", opens), (b"1", opens))
+    bar = rb"\xe2\x96\x8c"  # of the cursor; no log line has one
+    keys = ((b"j", bar), (b"k", bar), (b"2", rb"Recipes \d"), (b"1", rb"Operations and events"))
     return Tool(name, (ANVIL, "--workspace", str(directory)), rb"anvil +bench", rb"/140\.4 GiB", keys)
 
 
 def nvitop(name: str = "nvitop", mode: str = "full") -> Tool:
     return Tool(
-        name, (str(install.HOME / "venv/bin/nvitop"), "--monitor", mode, "--interval", "1"),
+        name, (str(install.HOME / "gpu/bin/nvitop"), "--monitor", mode, "--interval", "1"),
         b"NVITOP", rb"/ 140\.4GiB",
         ((b"h", b"Press any key"), (b"h", b"Press h for help")),
     )  # fmt: skip
 
 
 def others() -> tuple[Tool, ...]:
-    pypi, debian = install.HOME / "venv/bin", install.HOME / "debian/usr/bin"
+    pypi, debian = install.HOME / "gpu/bin", install.HOME / "debian/usr/bin"
     return (
         nvitop("nvitop, its own mode", "auto"),
         Tool("btop", (str(debian / "btop"), "--utf-force"), b"menu", b"menu"),
         Tool("glances", (str(pypi / "glances"), "-t", "1", "--disable-check-update"), b"CPU", b"H200"),
         Tool("htop", (str(debian / "htop"), "-d", "10"), b"Load average", b"Load average"),
-        Tool("bpytop", (str(pypi / "bpytop"),), b"CPU", b"CPU"),
+        Tool("bpytop", (str(install.HOME / "bpytop/bin/bpytop"),), b"CPU", b"CPU"),
         Tool("gpustat", (str(pypi / "gpustat"), "-i", "1"), b"H200", b"H200"),
     )
 

@@ -133,7 +133,9 @@ class HistoryFiles:
             self._take()
         except OSError as why:
             self._release()
-            raise EffectFailed(f"{self._folder}: nothing is recorded: {why.strerror}") from why
+            # Who may only look at a box does not record it, and need not be told so as a failure.
+            kind = Refused if why.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else EffectFailed
+            raise kind(f"{self._folder}: nothing is recorded: {why.strerror}") from why
         except Refused:
             self._release()
             raise

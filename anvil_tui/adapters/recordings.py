@@ -107,7 +107,10 @@ class RecordingFile:
                 decode(frames[0].tree, frames[0].at, frames[0].s)
             except ValueError as why:
                 raise Damaged(begin + 1, f"it holds no world that can be shown: {why}") from why
-            index = index_of(frames, since)
+            try:
+                index = index_of(frames, since)
+            except (LookupError, TypeError, AttributeError, ValueError) as why:
+                raise Damaged(begin + 1, f"what follows here is no world: {type(why).__name__}") from why
             out[str(begin + 1)], since = (index, (begin, end)), index.spans[-1].end
         return out
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import getpass
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from anvil_tui.cli.launch import spawn, start
+from anvil_tui.cli.past import NotThere, Past
 from anvil_tui.cli.settings import Used, settings_of
 from anvil_tui.cli.wiring import (
     BareBox,
@@ -20,12 +20,13 @@ from anvil_tui.cli.wiring import (
     open_box,
     open_keeper,
     open_probes,
+    open_recorder,
 )
 from anvil_tui.core.alarms import Alarm, acknowledge
 from anvil_tui.core.discovery import NO_WORKSPACE
 from anvil_tui.core.errors import NotFound
 from anvil_tui.core.plan import Intent, Plan
-from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
+from anvil_tui.core.shelf import Disks
 from anvil_tui.core.storage import storage_json
 from anvil_tui.service.box import Box
 from anvil_tui.service.library import Library
@@ -69,10 +70,14 @@ class Deeds:
 class Service:
     """One box for one console: `store` publishes the World; `deeds` is None in read-only mode."""
 
+    player = None
+
     def __init__(self, box: Box, probes: Probes, deeds: Deeds | None) -> None:
         self.store, self._box, self._probes, self.deeds = probes.store, box, probes, deeds
         self.evidence = Library(box)
         self._keeper = None if deeds is None else open_keeper(box, self.store, "console")
+        self._recorder = open_recorder(box, self.store)
+        self.history = Past(Path(box.directory), box.workspace, self._recorder)
 
     def disks(self) -> Disks:
         told = storage_json(*survey(self._box))
@@ -80,6 +85,7 @@ class Service:
 
     def begin(self) -> None:
         self._probes.start()
+        self._recorder.start()
         if self._keeper is not None:
             self._keeper.start()
 
@@ -87,33 +93,21 @@ class Service:
         self._probes.follow(container_id)
 
     def end(self) -> None:
+        self._recorder.stop()
         if self._keeper is not None:
             self._keeper.stop()
         self._probes.stop()
         self._box.gpus.close()
 
 
-class NoEvidence:
-    """There is no workspace, so there are no bundles."""
-
-    def run(self, operation: str) -> RunFiles:
-        raise NotFound(NO_WORKSPACE)
-
-    def compare(self, arms: Mapping[str, str]) -> Compared:
-        raise NotFound(NO_WORKSPACE)
-
-    def verify(self, names: Iterable[str]) -> Mapping[str, Verified]:
-        raise NotFound(NO_WORKSPACE)
-
-
 class BareService:
     """A console on a box without a workspace: it reads, and there is nothing to change the box with."""
 
-    deeds = None
+    deeds = history = player = None
 
     def __init__(self, bare: BareBox) -> None:
         self._probes = bare_probes(bare)
-        self.store, self.evidence = self._probes.store, NoEvidence()
+        self.store, self.evidence = self._probes.store, NotThere(NO_WORKSPACE)
 
     def disks(self) -> Disks:
         raise NotFound(NO_WORKSPACE)
@@ -138,7 +132,7 @@ def open_console(args: argparse.Namespace) -> int:
     from anvil_tui.ui.app import run
 
     try:
-        return run(service, _options(used, directory / "state" if directory else user_state_path("anvil-tui")))
+        return run(service, options_of(used, directory / "state" if directory else user_state_path("anvil-tui")))
     finally:
         service.end()
 
@@ -149,7 +143,7 @@ def _service(directory: Path, args: argparse.Namespace) -> Service:
     return Service(box, probes, None if args.read_only else Deeds(box, probes.store))
 
 
-def _options(used: Used, crash_dir: Path) -> ConsoleOptions:
+def options_of(used: Used, crash_dir: Path) -> ConsoleOptions:
     chosen = {name: c.value for name, c in used.chosen.items()}
     return ConsoleOptions(
         crash_dir, used.ascii, chosen["utc"], used.mouse, chosen["theme"], used.keys, chosen["bell"]

@@ -90,6 +90,7 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     alarms = _verb(verbs, "alarms", "list, ack ID: open alarms of the box", "alarms", "alarms")
     alarms.add_argument("action", choices=("list", "ack"), nargs="?", default="list")
     alarms.add_argument("alarm", nargs="?", default="", metavar="ID")
+    _add_history(verbs)
     _verb(verbs, "paths", "files, sockets and settings, and what set each", "paths", "paths")
     _verb(verbs, "doctor", "what is missing, and what to do about it; safe to paste", "doctor", "doctor")
     evidence = _verb(
@@ -113,6 +114,18 @@ def _add_reading(verbs: Verbs) -> None:  # type: ignore[valid-type]
     dossier = _verb(verbs, "dossier", "decisions, negatives and way back of a model family", "judging", "dossier")
     dossier.add_argument("family")
     dossier.add_argument("--markdown", action="store_true", help="as a document")
+
+
+def _add_history(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    history = _verb(verbs, "history", "list, export: what was recorded of the box", "history", "history")
+    history.add_argument("action", choices=("list", "export"), nargs="?", default="list")
+    history.add_argument("file", nargs="?", type=Path, metavar="FILE", help="export: where to write it")
+    history.add_argument("--from", dest="begin", default="15m", metavar="T",
+                         help="14:05, 2026-09-02 14:05, or 2h (ago; default 15m)")  # fmt: skip
+    history.add_argument("--to", dest="end", default="0s", metavar="T", help="default: now")
+    replay = _verb(verbs, "replay", "the console on a recording that somebody sent; needs no workspace", "history",
+                   "replay")  # fmt: skip
+    replay.add_argument("file", type=Path, metavar="FILE")
 
 
 def _change(verbs: Verbs, name: str, text: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]

@@ -201,7 +201,7 @@ def index_of(frames: Iterable[Frame], since: str = "", every_s: float = 60.0) ->
             samples.append(sample_of(frame))
         known = before.tree.get("events") if before and before.run == frame.run else None
         moments += _fresh(known, frame.tree.get("events") or [], since if before is None else utc_text(before.at))
-        ran |= {o["id"]: _ran(o) for o in frame.tree.get("operations") or () if o.get("started_at")}
+        ran |= {o["id"]: _ran(o) for o in frame.tree.get("operations") or () if _is_time(o.get("started_at", ""))}
         before = frame
     begin = spans[0].begin if spans else ""
     seen = [r for r in ran.values() if r.ended_at is None or not is_older(r.ended_at, begin)]
@@ -259,12 +259,23 @@ def _fresh(known: Sequence[Tree] | None, events: Sequence[Tree], since: str) -> 
         places = [n for n, e in enumerate(events) if e == last]
         events = events[places[-1] + 1 :] if places else events
     elif known is None:
-        events = [e for e in events if since and not is_older(str(e["at"]), since)]
-    yield from (Moment(str(e["at"]), str(e["source"]), str(e["text"]), str(e["tone"])) for e in events)
+        events = [e for e in events if since and _is_time(e["at"]) and not is_older(e["at"], since)]
+    made = (Moment(str(e["at"]), str(e["source"]), str(e["text"]), str(e["tone"])) for e in events)
+    yield from (m for m in made if _is_time(m.at))
+
+
+def _is_time(text: str) -> bool:
+    """Somebody else's file may say anything."""
+    try:
+        return parse_time(text) is not None
+    except ValueError:
+        return False
 
 
 def _ran(o: Tree) -> Ran:
-    return Ran(o["id"], o["kind"], o["target"], o["started_at"], o.get("ended_at"), o.get("outcome"))
+    ended = o.get("ended_at")
+    ended = ended if ended and _is_time(ended) else None
+    return Ran(o["id"], o["kind"], o["target"], o["started_at"], ended, o.get("outcome"))
 
 
 def sample_of(frame: Frame) -> Sample:

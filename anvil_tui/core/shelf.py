@@ -14,6 +14,7 @@ from anvil_tui.core.compare import Comparison
 from anvil_tui.core.gates import GateResult
 from anvil_tui.core.journal import GateView
 from anvil_tui.core.lanes import LaneRow
+from anvil_tui.core.recording import Kept
 from anvil_tui.core.verify import Checked
 
 
@@ -85,6 +86,7 @@ class Shelf:
     comparing: bool = False
     verified: Mapping[str, Verified] = field(default_factory=dict)
     disks: Disks | None = None
+    history: Kept | None = None
 
     def run_of(self, operation: str) -> RunFiles | None:
         return self.run if self.run and self.run.operation == operation else None

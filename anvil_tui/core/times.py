@@ -99,12 +99,12 @@ def span(seconds: float) -> str:
 
 
 _CLOCK = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[ T])?(\d{1,2}):(\d\d)(?::(\d\d))?")
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)\s*(s|min|m|h|d)")
+_AGO = re.compile(r"-?(\d+(?:\.\d+)?)\s*(s|min|m|h|d)")
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def when(text: str, near: datetime, zone: tzinfo | None) -> datetime:
-    """A moment as a person writes it: `14:05`, `14:05:30`, `2026-09-02 14:05`, `-15m` before `near`, RFC 3339.
+    """A moment as a person writes it: `14:05`, `14:05:30`, `2026-09-02 14:05`, `15m` before `near`, RFC 3339.
 
     A clock without a date is of the day of `near`; without an offset it is in `zone`, None = this machine's own.
     ValueError with a sentence for anything else.
@@ -123,7 +123,9 @@ def when(text: str, near: datetime, zone: tzinfo | None) -> datetime:
     except (ValueError, OverflowError):
         at = None
     if at is None:
-        raise ValueError(f"{text[:40]!r} is no time like 14:05, 2026-09-02 14:05, -15m or 2026-09-02T14:05:00Z")
+        raise ValueError(
+            f"{text[:40]!r} is no time like 14:05, 2026-09-02 14:05, 15m (ago) or 2026-09-02T14:05:00Z"
+        )
     return at
 
 

@@ -28,6 +28,8 @@ UP: Final = "↑"
 DOWN: Final = "↓"
 WARN: Final = "▲"
 
+TIMES: Final = "×"
+
 LEVELS: Final = "▁▂▃▄▅▆▇█"
 
 TWINS: Final[dict[str, str]] = {
@@ -58,7 +60,7 @@ TWINS: Final[dict[str, str]] = {
     "▇": "*",
     "█": "#",
     "°": " ",
-    "×": "x",
+    TIMES: "x",
     "≥": ">",
     "≤": "<",
     "µ": "u",

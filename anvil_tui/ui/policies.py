@@ -38,6 +38,10 @@ def _writable(world: World) -> str | None:
     return empty(world, "read-only: this console was started with --read-only") if world.read_only else None
 
 
+def replay(world: World, target: Target) -> str | None:
+    return None if world.replayed else f"there is no replay: {key('view.history')} shows what was recorded"
+
+
 def _who(lease: Lease, world: World) -> str:
     at = f"@{literal(lease.host, 40)}" if lease.host else ""
     for_s = seconds_since(lease.since or None, world.now_utc)

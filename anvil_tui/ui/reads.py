@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anvil_tui.ui.deeds import help_dialog, quit_dialog
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.presenters.help import help_rows
+from anvil_tui.ui.replays import MOVES
 from anvil_tui.ui.screens.board import MIXED, Board
-from anvil_tui.ui.screens.listing import SCREENS, Detail, Storage
+from anvil_tui.ui.screens.listing import SCREENS, Detail, History, Storage
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.theme import after
@@ -59,6 +61,8 @@ def back(app: Console) -> None:
         _filtered(app, active[0], "")
     elif not isinstance(app.screen, Overview):
         app.pop_screen()
+    else:
+        app.replays.leave()
 
 
 def overview(app: Console) -> None:
@@ -81,6 +85,9 @@ def detail(app: Console) -> None:
     board = _board(app)
     pane = board.focused_pane() if board else None
     if board is None or pane is None or isinstance(board, Detail):
+        return
+    if isinstance(board, History):
+        app.replays.enter(pane.cursor)
         return
     field = pane.field or ("serve" if app.world.serve(pane.cursor) else "gpu" if pane.cursor else "")
     if field in ("operation", "gate") and isinstance(board, Overview):
@@ -134,6 +141,8 @@ def copy(app: Console) -> None:
 def redraw(app: Console) -> None:
     if isinstance(app.screen, Storage):
         app.shelves.look_at_disks()
+    if isinstance(app.screen, History):
+        app.replays.look()
     app.refresh(layout=True, repaint=True)
 
 
@@ -149,13 +158,19 @@ def leave(app: Console) -> None:
     app.push_screen(quit_dialog(text), lambda answer: None if answer is None else app.exit(0, return_code=0))
 
 
+def _move(name: str, app: Console) -> None:
+    app.replays.move(name)
+
+
 READS: dict[str, Read] = {
     "view.help": show_help,
     "view.palette": lambda app: app.palette.open(),
     "view.filter": set_filter,
     "view.overview": overview,
     **{name: opener(name) for name in SCREENS},
-    "view.arm": lambda app: app.shelves.arm(),
+    "view.arm": lambda app: app.replays.move("replay.play") if app.world.replayed else app.shelves.arm(),
+    "view.export": lambda app: app.replays.export(),
+    **{name: partial(_move, name) for name in (*MOVES, "replay.jump")},
     "view.verify": lambda app: app.shelves.verify(),
     "view.detail": detail,
     "view.back": back,

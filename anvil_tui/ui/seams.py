@@ -9,6 +9,7 @@ from typing import Protocol
 
 from anvil_tui.core.alarms import Alarm
 from anvil_tui.core.plan import Intent, Plan
+from anvil_tui.core.recording import Kept, Playing
 from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
 from anvil_tui.core.world import World
 
@@ -55,8 +56,46 @@ class Evidence(Protocol):
     def verify(self, names: Iterable[str]) -> Mapping[str, Verified]: ...
 
 
+class Player(Protocol):
+    """A replay's moves. Each returns at once; the store tells when it has come about."""
+
+    @property
+    def state(self) -> Playing: ...
+
+    def toggle(self) -> None:
+        """Play, or stop where it is."""
+
+    def step(self, by: int) -> None:
+        """So many frames on, or back."""
+
+    def event(self, by: int) -> None:
+        """To the next event (1), or to the one before (-1)."""
+
+    def faster(self, by: int) -> None: ...
+
+    def jump(self, at: str, *, after: bool = False) -> None:
+        """To the frame at this UTC text."""
+
+    def close(self) -> None: ...
+
+
+class History(Protocol):
+    """What was recorded. Each call reads files and may raise AnvilError: asked in a thread."""
+
+    def kept(self) -> Kept: ...
+
+    def replay(self, at: str) -> ConsoleService:
+        """A service that stands at this UTC text; its `player` moves it."""
+
+    def export(self, world: World) -> str:
+        """The minutes before this world as a file of its own; its path."""
+
+
 class ConsoleService(Protocol):
-    """`deeds` is None in read-only mode: then nothing that could change the box exists in this process."""
+    """`deeds` is None in read-only mode: then nothing that could change the box exists in this process.
+
+    `history` is None where nothing is recorded, `player` is None but for a replay.
+    """
 
     @property
     def store(self) -> WorldStore: ...
@@ -66,6 +105,12 @@ class ConsoleService(Protocol):
 
     @property
     def evidence(self) -> Evidence: ...
+
+    @property
+    def history(self) -> History | None: ...
+
+    @property
+    def player(self) -> Player | None: ...
 
     def disks(self) -> Disks:
         """What lies on the disks of the box. Slow, and may raise AnvilError: asked in a thread."""

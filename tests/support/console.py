@@ -37,8 +37,9 @@ class Driver:
 
     @property
     def service(self) -> FakeService:
-        assert isinstance(self.app.service, FakeService)
-        return self.app.service
+        service = self.app.replays.home or self.app.service  # in a replay: the one that waits
+        assert isinstance(service, FakeService)
+        return service
 
     @property
     def deeds(self) -> FakeDeeds:

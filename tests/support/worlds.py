@@ -27,6 +27,7 @@ from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
 from anvil_tui.core.standing import Check, CredentialState
 from anvil_tui.core.workspace import Workspace
 from anvil_tui.core.world import BoxRecord, Event, Lease, LogView, RecipeFile, RoleRecord, ServeRecord, World
+from anvil_tui.ui.seams import History, Player
 
 NOW = datetime(2026, 9, 2, 11, 54, 9, tzinfo=UTC)
 NOW_S = 5000.0
@@ -469,6 +470,8 @@ class FakeService:
         self.deeds = None if world.read_only else FakeDeeds(self.store)
         self.evidence = evidence or FakeEvidence()
         self.followed: list[str | None] = []
+        self.history: History | None = None
+        self.player: Player | None = None
         self.on_disk: Disks | AnvilError = Disks(at(3), {"images": [], "revisions": [], "why": []})
         self.looked = 0
         self.begun = 0

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, get_args
 
 from rich.cells import cell_len
 
+from anvil_tui.core.recording import Playing
 from anvil_tui.core.shelf import Shelf
 from anvil_tui.ui.text import clip, fit, literal, pad, rpad, wrap
 
@@ -44,7 +45,7 @@ class View:
     """What is looked at: keys, never positions. `zone` None = this machine's own.
 
     `picked` names the key fields that a person set; the others are where the cursor stands by default.
-    `shelf` is what was read of the disk for the screen that is open.
+    `shelf` is what was read of the disk for the screen that is open. `replay` says where one stands, None = now.
     """
 
     serve: str = ""
@@ -55,11 +56,14 @@ class View:
     bundle: str = ""
     standing: str = ""
     stored: str = ""
+    span: str = "all"
+    moment: str = ""
     alias: str = ""
     zone: tzinfo | None = None
     filters: tuple[tuple[str, str], ...] = ()
     picked: frozenset[str] = frozenset()
     shelf: Shelf = Shelf()
+    replay: Playing | None = None
 
     def choosing(self, field_name: str, key: str, *, picked: bool = False) -> View:
         """The same view with another key in one of the key fields, set by a person or not."""

@@ -40,6 +40,7 @@ def _box(world: World, width: int, brief: int) -> list[Cell]:
     box = world.workspace.box
     kind: Tone = "warn" if box.kind == "production" else "dim"
     mode = Cell("READ-ONLY", "warn") if world.read_only else Cell("RW", "good")
+    mode = Cell(" REPLAY ", "mark") if world.replayed else mode
     name = [Cell(" anvil", "accent"), Cell("  ")] if width >= 100 else [Cell(" ")]
     what = empty(world, box.kind).partition(":")[0].upper()
     parts = [[Cell(literal(box.name, 40), "strong"), Cell(" "), Cell(what, kind)], [mode]]
@@ -147,6 +148,8 @@ def worst(lights: Lights) -> tuple[str, Tone]:
 
 def _clock(world: World, view: View, width: int) -> str:
     local = world.now_utc.astimezone(view.zone)
+    if world.replayed:  # it may be of another day, and its seconds matter
+        return f"{local:%Y-%m-%d %H:%M:%S %Z}" if width >= _WIDE else f"{local:%m-%d %H:%M:%S %Z}"
     if width < _ROOMY:
         return f"{local:%H:%M %Z}"
     return f"{local:%Y-%m-%d %H:%M:%S %Z}" if width >= 140 else f"{local:%H:%M:%S %Z}"

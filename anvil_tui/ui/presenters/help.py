@@ -15,6 +15,7 @@ Why = Callable[[Action], str | None]
 HINT_LIMIT = 6
 _AREAS = {
     "view": "Look",
+    "replay": "In a replay",
     "recipe": "Recipes",
     "serve": "The selected serve",
     "role": "Its role",

@@ -16,6 +16,7 @@ from anvil_tui.ui.actions import REGISTRY
 from anvil_tui.ui.presenters.cells import Cell, Row, View, spread
 from anvil_tui.ui.presenters.header import header
 from anvil_tui.ui.presenters.help import hints, urgent
+from anvil_tui.ui.presenters.history import replay_strip
 from anvil_tui.ui.presenters.lifecycle import strip
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.pane import Pane
@@ -78,7 +79,9 @@ class Board(Screen[None], inherit_bindings=False):
             return
         self.query_one("#header", Line).set_rows(header(world, view, width))
         lines = strip(world, view, width, self.console.why_verb)
-        if self.console.silent_s:
+        if view.replay:
+            lines = replay_strip(view.replay, view, width, home=self.console.replays.home is not None)
+        elif self.console.silent_s:
             lines = (_silent(self.console.silent_s, width), lines[1])
         self.query_one("#strip", Line).set_rows(*lines)
         self.show_hints()

@@ -7,7 +7,17 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from anvil_tui.ui.presenters import compare, details, gate_table, gateway, operations, recipes, standing, storage
+from anvil_tui.ui.presenters import (
+    compare,
+    details,
+    gate_table,
+    gateway,
+    history,
+    operations,
+    recipes,
+    standing,
+    storage,
+)
 from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.widgets.pane import Build, Pane
 from anvil_tui.ui.widgets.tail import Tail
@@ -95,6 +105,22 @@ class Storage(Board):
             yield Pane(storage.detail_panel, id="stored")
 
 
+class History(Board):
+    """Reads what is kept when it opens, and when it is redrawn."""
+
+    HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.back", "view.detail", "view.export", "view.redraw")
+    CALLED: ClassVar[dict[str, str]] = {"view.detail": "replay it"}
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="split"):
+            yield Pane(history.spans_panel, "span", id="spans")
+            yield Pane(history.moments_panel, "moment", id="moments")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.console.replays.look()
+
+
 class Logs(Board):
     HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.back", "view.pause", "view.filter", "view.redraw")
 
@@ -138,4 +164,5 @@ SCREENS: dict[str, type[Board]] = {
     "view.gateway": Gateway,
     "view.standing": Standing,
     "view.storage": Storage,
+    "view.history": History,
 }

@@ -164,12 +164,11 @@ def _phase(world: World, serve: Serve, role: str, cause: ExitCause | None) -> tu
 
 def _discovered(world: World, serve: Serve, found: Found) -> tuple[Phase, str]:
     """An engine that no workspace names: what it says of itself, with nothing promised to compare it with."""
-    c, engine = serve.container, serve.engine.value
-    given = _holds(c) if c.gpus.effective != "none" else ""
-    drift = tag_drift(world, c)
+    c, engine, drift = serve.container, serve.engine.value, tag_drift(world, serve.container)
     if found.engine is None:
+        given = _holds(c) if c.gpus.effective != "none" else ""
         return Phase.FOREIGN, "; ".join(t for t in (found.why, given, drift) if t)
-    said = [f"{found.engine} on 127.0.0.1:{found.port}", given, drift]
+    said = [f"{found.engine} on 127.0.0.1:{found.port}", drift]
     if engine is None:
         return Phase.LOADING, "; ".join(t for t in (*said, serve.engine.reason) if t)
     trail = world.trails.get(c.id)

@@ -15,6 +15,7 @@ from anvil_tui.core.alarms import alarm_text, ordered
 from anvil_tui.core.box import MIB, Engine, Gpu, GpuSnapshot, KvCapacity
 from anvil_tui.core.capacity import Capacity, capacity_json, capacity_of, capacity_text
 from anvil_tui.core.credentials import copy_text, credential_text
+from anvil_tui.core.discovery import NO_WORKSPACE
 from anvil_tui.core.drills import drill_line, last_drill, trend_line, trends
 from anvil_tui.core.holding import words as holding_words
 from anvil_tui.core.inflight import SHOWN, on_slot, request_json, request_text
@@ -35,7 +36,12 @@ def status_json(world: World) -> dict[str, Any]:
     return {
         "schema": STATUS_SCHEMA,
         "at": utc_text(world.now_utc),
-        "box": {"name": world.workspace.box.name, "kind": world.workspace.box.kind, "read_only": world.read_only},
+        "box": {
+            "name": world.workspace.box.name,
+            "kind": world.workspace.box.kind,
+            "read_only": world.read_only,
+            "workspace": bool(world.workspace.roles),
+        },
         "lease": asdict(world.lease) if world.lease else None,
         "gpus": _reading(world, world.gpus, "gpus"),
         "credentials": [asdict(c) for c in world.credentials],
@@ -115,15 +121,21 @@ def status_lines(world: World) -> list[str]:
     lines += _section("Host", _host(world))
     lines += _section("Gateway", _gateway(world))
     lines += _section("Serves", _serves(world))
-    lines += _section("Rollback", _rollbacks(world))
+    if world.workspace.roles:
+        lines += _of_roles(world)
+    lines += _section("Alarms", _alarms(world))
+    lines += _section("Problems", iter(world.problems or ("none",)))
+    return [clean(line, 400) for line in lines]
+
+
+def _of_roles(world: World) -> list[str]:
+    """What only a workspace has."""
+    lines = _section("Rollback", _rollbacks(world))
     lines += _section("Drills", _drills(world))
     lines += _section("Credentials", _credentials(world))
     if world.workspace.clients:
         lines += _section("Clients", _clients(world))
-    lines += _section("Qualified", _qualified(world))
-    lines += _section("Alarms", _alarms(world))
-    lines += _section("Problems", iter(world.problems or ("none",)))
-    return [clean(line, 400) for line in lines]
+    return lines + _section("Qualified", _qualified(world))
 
 
 def _section(title: str, rows: Iterator[str]) -> list[str]:
@@ -132,7 +144,8 @@ def _section(title: str, rows: Iterator[str]) -> list[str]:
 
 def _head(world: World) -> str:
     box = world.workspace.box
-    return f"{box.name} · {box.kind} · {with_zone(world.now_utc, UTC)}"
+    kind = box.kind if world.workspace.roles else NO_WORKSPACE
+    return f"{box.name} · {kind} · {with_zone(world.now_utc, UTC)}"
 
 
 def _lease(world: World) -> str:

@@ -61,6 +61,14 @@ def test_a_bad_file_gives_defaults_and_one_notice_with_file_line_and_key(
     assert used.keys == {}
 
 
+def test_the_example_of_the_documentation_is_accepted(config: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    config.write_text(text.partition("```toml\n")[2].partition("```")[0])
+    used = settings_of(Namespace())
+    assert used.notice == ""
+    assert used.keys == {"view.filter": "slash,F", "view.zone": "Z"}
+
+
 def test_a_named_file_that_is_not_there_is_said(config: Path) -> None:
     assert "no such file" in settings_of(Namespace()).notice
 

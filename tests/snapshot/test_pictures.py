@@ -12,7 +12,7 @@ from anvil_tui.core.world import World
 from anvil_tui.ui.app import Console
 from anvil_tui.ui.modals.dialog import Dialog
 from anvil_tui.ui.modals.picker import Picker
-from tests.support import measured, standings, worlds
+from tests.support import bare, measured, standings, worlds
 from tests.support.console import Driver, make
 
 WIDE, NARROW, TINY, HUGE = (120, 40), (80, 24), (40, 12), (200, 60)
@@ -69,6 +69,8 @@ CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], st
     "evicted-narrow": (standings.evicted, NARROW, (), "primary ○ EVICTED"),
     "apply-narrow": (standings.wired, NARROW, ("A", "enter"), '-  "contextWindow": 524288,'),
     "help-wide": (worlds.calm, WIDE, ("question_mark",), "What every key does"),
+    "discovery-wide": (bare.discovered, WIDE, (), "serves acme/m-8b; vllm on 127.0.0.1:8000"),
+    "discovery-narrow": (bare.discovered, NARROW, (), "not reachable: it publishes no port on this machine"),
 }  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from anvil_tui.cli.wiring import open_bundles, workspace_dir
 from anvil_tui.core.bundle import Bundle
 from anvil_tui.core.errors import AnvilError, NotFound, Refused
 from anvil_tui.ports.operations import BundleAt
-from anvil_tui.service.evidence import check_bundle, read_bundle, report_bundle
+from anvil_tui.service.bundles import read_bundle
+from anvil_tui.service.evidence import check_bundle, report_bundle
 
 
 def evidence(args: argparse.Namespace) -> int:

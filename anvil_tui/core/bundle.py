@@ -22,6 +22,10 @@ from anvil_tui.core.tool_calls import no_duplicates
 EVIDENCE_SCHEMA = "anvil.evidence/2"
 FIRST_SCHEMA = "anvil.evidence/1"
 MANIFEST, IDENTITY, OBSERVATIONS, RESULTS = "manifest.json", "identity.json", "observations.ndjson", "results.json"
+REPORTS = (
+    "report.md", "report-claims.json", "report-public.md", "report-public-claims.json", "report.html",
+    "report-public.html",
+)  # fmt: skip
 
 BundleKind = Literal["measured", "historical"]
 T = TypeVar("T")

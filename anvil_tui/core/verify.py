@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from anvil_tui.core.bundle import (
     EVIDENCE_SCHEMA,
     MANIFEST,
+    REPORTS,
     Bundle,
     FileFact,
     Manifest,
@@ -33,10 +34,6 @@ from anvil_tui.core.report import make_report
 from anvil_tui.core.report_html import html
 from anvil_tui.core.report_text import ledger, ledger_problems, markdown
 
-REPORTS = (
-    "report.md", "report-claims.json", "report-public.md", "report-public-claims.json", "report.html",
-    "report-public.html",
-)  # fmt: skip
 _MEDIANS = (
     "prompt_tokens", "completion_tokens", "ttft_any_s", "ttft_visible_s", "e2e_s", "decode_tok_s",
 )  # fmt: skip

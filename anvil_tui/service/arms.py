@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from anvil_tui.core.bundle import MANIFEST, Bundle
+from anvil_tui.core.bundle import MANIFEST, REPORTS, Bundle
 from anvil_tui.core.errors import BadFile
 from anvil_tui.core.matching import Arm
-from anvil_tui.core.verify import REPORTS, check
+from anvil_tui.core.verify import check
 from anvil_tui.ports.operations import BundleStore
-from anvil_tui.service.evidence import read_bundle
+from anvil_tui.service.bundles import read_bundle
 
 
 def sound_bundle(store: BundleStore, name: str) -> Bundle:

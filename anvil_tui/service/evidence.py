@@ -16,11 +16,9 @@ from anvil_tui.core.bundle import (
     OBSERVATIONS,
     RESULTS,
     About,
-    Bundle,
     Identity,
     Manifest,
     about_text,
-    bundle_from,
     document,
     fact_of,
     manifest_text,
@@ -30,13 +28,13 @@ from anvil_tui.core.bundle import (
     suite_digest,
 )
 from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed
-from anvil_tui.core.gates import GateResult, Suite
+from anvil_tui.core.gates import GateResult, Suite, suite_passed
 from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.verify import REPORTS, Checked, check, report_texts
+from anvil_tui.core.verify import Checked, check, report_texts
 from anvil_tui.core.waivers import waivers_for
 from anvil_tui.ports.operations import BundleAt, BundleStore, OperationStore
 from anvil_tui.service.box import Box
-from anvil_tui.service.gates.conductor import suite_passed
+from anvil_tui.service.bundles import bundle_texts
 from anvil_tui.service.gates.session import GateTarget
 from anvil_tui.service.planning import first_reading
 
@@ -163,23 +161,6 @@ def write_evidence(
 # bundles that are there
 
 
-def read_bundle(store: BundleStore, at: BundleAt, *, seen: bool = True) -> Bundle:
-    """BadFile names the file and the key of a bundle that cannot be read. `seen` False: without observations."""
-    return bundle_from(_texts(store, at), at.id, at.folder, seen=seen)
-
-
-def _texts(store: BundleStore, at: BundleAt) -> dict[str, str]:
-    """The bundle's own files, without reports that lie beside it."""
-    reports = {at.prefix + name for name in REPORTS}
-    texts = dict[str, str]()
-    for name, data in store.read(at).items():
-        try:
-            texts |= {} if name in reports else {name: data.decode()}
-        except UnicodeDecodeError as why:
-            raise BadFile(f"{at.folder}/{name}", f"is not UTF-8 at byte {why.start}") from None
-    return texts
-
-
 def check_bundle(store: BundleStore, at: BundleAt) -> Checked:
     """Everything that can be checked offline, the operation's journal included where it lies beside."""
     try:
@@ -191,7 +172,7 @@ def check_bundle(store: BundleStore, at: BundleAt) -> Checked:
 
 def report_bundle(store: BundleStore, at: BundleAt, *, pages: bool) -> tuple[str, ...]:
     """Writes the reports beside the bundle and returns their paths. EffectFailed when the bundle is not sound."""
-    texts = _texts(store, at)
+    texts = bundle_texts(store, at)
     anchors = store.anchors(at)
     named = None if anchors is None else anchors.get(at.prefix + MANIFEST, "")
     sound = check({name: text.encode() for name, text in texts.items()}, at.prefix, named)

@@ -14,16 +14,15 @@ from pydantic import TypeAdapter, ValidationError
 from anvil_tui import __version__
 from anvil_tui.core.bundle import suite_digest
 from anvil_tui.core.errors import BadFile, EffectFailed
-from anvil_tui.core.gates import GateProgress, GateResult, Verdict
+from anvil_tui.core.gates import GateProgress, GateResult, Verdict, suite_passed
 from anvil_tui.core.lane_rules import BUSY, UNUSABLE
 from anvil_tui.core.plan import Step
 from anvil_tui.ports.operations import OperationStore
 from anvil_tui.service.credentials import wait_for_key
 from anvil_tui.service.deeds import Seen
 from anvil_tui.service.evidence import Basis, basis_of, write_evidence
-from anvil_tui.service.gates.conductor import suite_passed
-from anvil_tui.service.planning import target_of
 from anvil_tui.service.run import Run
+from anvil_tui.service.targets import target_of
 
 PAUSE_POLL_S = 0.2
 KEPT = "gates-kept.json"

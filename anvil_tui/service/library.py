@@ -13,7 +13,8 @@ from anvil_tui.ports.operations import BundleAt, BundleStore
 from anvil_tui.service.ab import known_recipes
 from anvil_tui.service.arms import arm_of
 from anvil_tui.service.box import Box
-from anvil_tui.service.evidence import check_bundle, read_bundle
+from anvil_tui.service.bundles import read_bundle
+from anvil_tui.service.evidence import check_bundle
 from anvil_tui.service.gate_run import kept_results
 
 KEPT_BUNDLES = 8

@@ -11,7 +11,7 @@ from anvil_tui.core.holding import Past, past_of
 from anvil_tui.core.present import holdings, proven
 from anvil_tui.core.world import World
 from anvil_tui.ports.operations import BundleAt, BundleStore
-from anvil_tui.service.evidence import read_bundle
+from anvil_tui.service.bundles import read_bundle
 
 
 class Pasts:

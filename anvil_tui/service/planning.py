@@ -6,22 +6,18 @@ from collections.abc import Callable, Mapping
 
 from anvil_tui.core.box import GpuSnapshot
 from anvil_tui.core.facts import Facts
-from anvil_tui.core.gates import Suite
 from anvil_tui.core.ownership import gpu_pids
 from anvil_tui.core.plan import Intent, Plan, Verb
 from anvil_tui.core.planner import make_plan
 from anvil_tui.core.reading import Reading
-from anvil_tui.core.recipe import Recipe
-from anvil_tui.core.routing import private
-from anvil_tui.core.secrets import Secret
-from anvil_tui.service.box import Box, engine_url
+from anvil_tui.service.box import Box
 from anvil_tui.service.clients import with_catalogs, with_catalogs_after
-from anvil_tui.service.credentials import found_or_why, inspect
-from anvil_tui.service.gates.session import GateTarget
+from anvil_tui.service.credentials import inspect
 from anvil_tui.service.mending import read_or_mend
 from anvil_tui.service.rotate import with_copies
 from anvil_tui.service.storage import with_disks
-from anvil_tui.service.way_back import Unrunnable, WayBack
+from anvil_tui.service.targets import unrunnable_on
+from anvil_tui.service.way_back import WayBack
 
 
 def gather(box: Box, *, ignore: str = "") -> Facts:
@@ -78,15 +74,6 @@ def plan(box: Box, intent: Intent, facts: Facts | None = None) -> Plan:
     return make_plan(intent, facts, unrunnable_on(box))
 
 
-def unrunnable_on(box: Box) -> Unrunnable:
-    """Asks the conductor which gates of a suite could not run on a recipe, and why."""
-
-    def unrunnable(suite: Suite, recipe: Recipe) -> Mapping[str, str]:
-        return box.conductor().unrunnable(suite, target_of(box, recipe, "", 0, ""))
-
-    return unrunnable
-
-
 def _prove_way_back(box: Box, intent: Intent, facts: Facts) -> Facts:
     return WayBack(box, unrunnable_on(box)).for_plan(intent, facts)
 
@@ -102,23 +89,3 @@ ENRICHED_BY: Mapping[Verb, tuple[Enrich, ...]] = {
     "rotate": (with_copies,),
 }
 """What a plan rests on beside the facts that every plan needs; slow to read, so read for these verbs only."""
-
-
-def target_of(box: Box, recipe: Recipe, container_id: str, port: int, slot: str) -> GateTarget:
-    """Where the gates of one serve send their requests: its own port, and its private way through the gateway."""
-    role = next((r for r in box.workspace.roles if any(s.name == slot for s in r.slots)), None)
-    key = found_or_why(box, box.workspace.gateway.client_keys[0])
-    way = box.gateway.way(private(slot), recipe.served_name)
-    return GateTarget(
-        recipe=recipe,
-        container_id=container_id,
-        base_url=engine_url(port),
-        routed_url=way.base_url,
-        routed_model=way.model,
-        slot=slot,
-        origin=box.gateway.served_by,
-        routed_key=key.value if isinstance(key, Secret) else None,
-        reserve_mib=box.workspace.policies.reserve_mib,
-        aliases=role.aliases if role else (),
-        waivers=box.store.waivers(),
-    )

@@ -107,7 +107,7 @@ def _way_back(box: Box) -> Callable[[World, float], tuple[Mapping[str, tuple[Che
 
     def standing(world: World, hash_s: float) -> tuple[Mapping[str, tuple[Check, ...]], bool]:
         if not found:
-            from anvil_tui.service.planning import unrunnable_on
+            from anvil_tui.service.targets import unrunnable_on
             from anvil_tui.service.way_back import WayBack
 
             found.append(WayBack(box, unrunnable_on(box)))

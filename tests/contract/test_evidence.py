@@ -17,7 +17,7 @@ from anvil_tui.core.gates import FailureClass, GateResult, Observation, Suite, V
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.redact import redact
 from anvil_tui.service.evidence import Basis, basis_of, write_evidence
-from anvil_tui.service.planning import target_of
+from anvil_tui.service.targets import target_of
 from tests.support.membox import GPU, World, recipe
 
 OPERATION = "20261129T000000Z-qualify-r"

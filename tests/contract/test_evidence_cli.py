@@ -12,7 +12,7 @@ import pytest
 
 from anvil_tui.adapters.toml_files import write_workspace
 from anvil_tui.cli.main import main
-from anvil_tui.core.verify import REPORTS
+from anvil_tui.core.bundle import REPORTS
 from anvil_tui.ports import ChatAnswer, ChatRequest
 from tests.support.membox import World
 from tests.unit.test_gate_run import Chat, gated, qualify

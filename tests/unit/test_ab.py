@@ -14,7 +14,7 @@ from anvil_tui.core.gates import Suite
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.plan import Plan
 from anvil_tui.service.ab import Series, carry_out, failed_tries, order, plan_run, result, standing
-from anvil_tui.service.evidence import read_bundle
+from anvil_tui.service.bundles import read_bundle
 from anvil_tui.service.operation import prepare
 from tests.support.membox import World, recipe
 

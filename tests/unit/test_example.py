@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 from anvil_tui.adapters.bundle_files import BundleFolders
-from anvil_tui.core.verify import REPORTS, report_texts
-from anvil_tui.service.evidence import check_bundle, read_bundle
+from anvil_tui.core.bundle import REPORTS
+from anvil_tui.core.verify import report_texts
+from anvil_tui.service.bundles import read_bundle
+from anvil_tui.service.evidence import check_bundle
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "evidence"

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from anvil_tui.core.bundle import results_text
+from anvil_tui.core.bundle import REPORTS, results_text
 from anvil_tui.core.gates import GateResult, Verdict
 from anvil_tui.core.lanes import Spread
-from anvil_tui.core.verify import REPORTS, Checked, check, report_texts
+from anvil_tui.core.verify import Checked, check, report_texts
 from tests.support.bundles import PREFIX, measured, results, sealed_anew
 from tests.unit.test_bundle import first_schema
 

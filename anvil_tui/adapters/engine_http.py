@@ -26,6 +26,7 @@ _SLOW_S = 25.0
 
 _Get = Callable[[str], Got]
 _MetricsLight = Literal["on", "off", "error", "unknown"]
+_Scraped = tuple[_MetricsLight, EngineMetrics, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class _Seat:
     ready_path: str = ""
     served: tuple[str, ...] = ()
     was_ready: bool = False
+    off_at_s: float | None = None
 
 
 class HttpEngineReader:
@@ -65,8 +67,8 @@ class HttpEngineReader:
         def get(path: str, accept: str = "application/json") -> Got:
             return seat.getter.get(path, api_key=None, timeout_s=self._timeout_s, accept=accept)
 
-        def metrics() -> tuple[_MetricsLight, EngineMetrics, str]:
-            return _metrics(kind, lambda path: get(path, _PROMETHEUS))
+        def metrics() -> _Scraped:
+            return self._metrics(kind, seat, lambda path: get(path, _PROMETHEUS))
 
         light, reason = _light(kind, get, seat)
         if light != "ready":
@@ -78,6 +80,15 @@ class HttpEngineReader:
             engine = replace(engine, reason=f"/v1/models: {_models_problem(models)}")
         engine = _with_metrics(engine, *metrics())
         return _with_facts(engine, self._facts(kind, seat, engine, get))
+
+    def _metrics(self, kind: EngineKind, seat: _Seat, get: _Get) -> _Scraped:
+        """Where they are switched off they are asked for again at a slow rate: it is a setting of the start."""
+        now = self._clock.monotonic_s()
+        if seat.off_at_s is not None and now - seat.off_at_s < _FACTS_AGE_S:
+            return "off", EngineMetrics(), ""
+        found = _metrics(kind, get)
+        seat.off_at_s = now if found[0] == "off" else None
+        return found
 
     def health_generates(self, port: int) -> tuple[bool, str]:
         """SGLang's own /health, which generates a token; up to 25 s. For a check on demand, never for polling."""
@@ -104,11 +115,10 @@ class HttpEngineReader:
             self._seats.clear()
 
 
-def _not_ready(
-    engine: Engine, seat: _Seat, metrics: Callable[[], tuple[_MetricsLight, EngineMetrics, str]]
-) -> Engine:
+def _not_ready(engine: Engine, seat: _Seat, metrics: Callable[[], _Scraped]) -> Engine:
     """Of an engine that was ready and does not answer as such now, only its counters tell whether it works."""
     seat.facts, seat.ready_path, seat.served = None, "", ()
+    seat.off_at_s = None
     if engine.http == "refused":
         seat.was_ready = False
     return _with_metrics(engine, *metrics()) if seat.was_ready else engine
@@ -181,7 +191,7 @@ def _models_problem(got: Got) -> str:
     return clean(f"no model in the answer: {got.text[:120]}", 200)
 
 
-def _metrics(kind: EngineKind, get: _Get) -> tuple[_MetricsLight, EngineMetrics, str]:
+def _metrics(kind: EngineKind, get: _Get) -> _Scraped:
     """501 and 404 mean that metrics are switched off, which is a setting; so is an endpoint without series."""
     if kind is EngineKind.OPENAI:
         return "unknown", EngineMetrics(), ""

@@ -49,7 +49,9 @@ def _by_uuid(text: str, snapshot: GpuSnapshot) -> list[Gpu]:
 
 def _usable(what: str, rows: list[Gpu], snapshot: GpuSnapshot) -> str:
     if not rows:
-        raise Refused(f"{what} is not on this box; {_have(snapshot)}")
+        blind = next((g for g in snapshot.gpus if g.uuid is None), None)
+        why = f"is not among the GPUs that can be read, and one cannot: {_label(blind)}" if blind else ""
+        raise Refused(f"{what} {why or 'is not on this box'}; {_have(snapshot)}")
     if len(rows) > 1:
         raise Refused(f"{what} is ambiguous: {', '.join(_label(g) for g in rows)}; write more of the UUID")
     gpu = rows[0]

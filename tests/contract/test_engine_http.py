@@ -243,6 +243,26 @@ def test_metrics_switched_off_is_a_setting(engine: HttpStub, reader: HttpEngineR
     assert (got.http, got.metrics, got.reason, got.running) == ("ready", "off", "", None)
 
 
+def test_metrics_that_are_off_are_asked_for_seldom_and_found_when_they_come(engine: HttpStub) -> None:
+    """O-40: once in 30 s, and at once after a new start of the engine."""
+    vllm(engine)
+    clock = SteppedClock()
+    reader = HttpEngineReader(clock)
+    engine.routes["GET /metrics"] = (404, "")
+    for _ in range(5):
+        assert reader.read(VLLM, engine.port).metrics == "off"
+        clock.sleep(2)
+    assert paths(engine).count("/metrics") == 1
+    engine.routes["GET /metrics"] = (200, VLLM_PAGE)
+    clock.sleep(30)
+    assert reader.read(VLLM, engine.port).metrics == "on"
+    engine.routes["GET /metrics"] = (501, "")
+    assert reader.read(VLLM, engine.port).metrics == "off"
+    engine.routes.update({"GET /metrics": (200, VLLM_PAGE), "GET /health": (500, "")})
+    assert reader.read(VLLM, engine.port).metrics == "on", "it did not answer as before: it may be another start"
+    reader.close()
+
+
 def test_metrics_without_series_are_switched_off(engine: HttpStub, reader: HttpEngineReader) -> None:
     vllm(engine)
     engine.routes["GET /metrics"] = (200, 'python_info{version="3.12"} 1.0\n')

@@ -127,6 +127,7 @@ def test_the_box_of_the_records(sim: Sim) -> None:
 
 
 def test_a_lost_gpu_marks_its_serve_although_it_answers(sim: Sim) -> None:
+    """O-04."""
     sim.probes.once()
     sim.fault("gpu_lost", "engine=stays")
     world = sim.until(lambda w: named(w, INCUMBENT).phase is Phase.LOST)
@@ -138,6 +139,7 @@ def test_a_lost_gpu_marks_its_serve_although_it_answers(sim: Sim) -> None:
 
 
 def test_a_driver_fault_is_an_error_with_its_hint_and_the_rest_works(sim: Sim) -> None:
+    """O-05."""
     sim.probes.once()
     sim.fault("gpu_driver_fault")
     world = sim.until(lambda w: w.gpus.state == "error")
@@ -145,6 +147,7 @@ def test_a_driver_fault_is_an_error_with_its_hint_and_the_rest_works(sim: Sim) -
 
 
 def test_a_reader_that_hangs_is_killed(sim: Sim) -> None:
+    """O-06."""
     sim.probes.once()
     sim.fault("gpu_reader_hangs")
     world = sim.until(lambda w: w.gpus.state == "error")

@@ -81,6 +81,15 @@ def test_a_gpu_that_cannot_be_read_is_refused(gpu: Gpu, ask: str, says: str) -> 
         resolve_gpus([ask], {}, GpuSnapshot("580", (Gpu(0, A), gpu)))
 
 
+def test_a_gpu_that_may_be_the_unreadable_one_is_not_called_absent() -> None:
+    """O-100: by UUID, prefix and role; one by index that is there is refused as itself."""
+    box = GpuSnapshot("580", (Gpu(0, A), Gpu(1, None, state="error", reason="NVML error 999")))
+    asks: tuple[tuple[str, dict[str, str]], ...] = ((B, {}), ("GPU-bbbb", {}), ("big", {"big": B}))
+    for ask, roles in asks:
+        with pytest.raises(Refused, match=r"one cannot: UUID n/a \(index 1, error: NVML error 999\)"):
+            resolve_gpus([ask], roles, box)
+
+
 SLICES = ("MIG-11112222-0000-0000-0000-000000000001", "MIG-11113333-0000-0000-0000-000000000002")
 
 
@@ -105,7 +114,8 @@ def test_slices_and_the_gpus_that_are_cut_into_them_are_refused(ask: str, says: 
 def test_two_orders_of_the_same_gpus_give_the_same_uuid_for_a_role_and_not_for_an_index() -> None:
     """O-07: after a restart of the driver the other GPU may be the first."""
     turned = GpuSnapshot("580", (Gpu(0, B, bus_id="41"), Gpu(1, A, bus_id="01")))
-    for ask, roles in (("big", {"big": A}), (A, {}), (A[:10], {})):
+    asks: tuple[tuple[str, dict[str, str]], ...] = (("big", {"big": A}), (A, {}), (A[:10], {}))
+    for ask, roles in asks:
         assert resolve_gpus([ask], roles, TWO) == resolve_gpus([ask], roles, turned) == (A,)
     assert resolve_gpus(["0"], {}, TWO) == (A,) and resolve_gpus(["0"], {}, turned) == (B,)
 

@@ -223,6 +223,14 @@ def test_a_broken_source_is_an_error_with_its_last_value_and_the_rest_goes_on(ri
     assert "record" not in rig.probes.once().source_errors
 
 
+def test_a_log_that_no_driver_can_read_leaves_the_serve_ready_and_its_pool_unknown(rig: Rig) -> None:
+    """O-30: it is not 0, and it is no fault of the engine."""
+    rig.box.values["log"] = NotFound("logs of aaaaaaaaaaaa not available (driver none)")
+    world = rig.probes.once()
+    engine = world.engines[A].value
+    assert (world.serves[0].phase, engine and engine.capacity, world.problems) == (Phase.SERVING, None, ())
+
+
 def test_capacity_comes_from_the_start_up_log_once_per_start(rig: Rig) -> None:
     line = "llama_context: n_ctx         = 8192"
     rig.box.values["log"] = (
@@ -249,7 +257,7 @@ def test_capacity_comes_from_the_start_up_log_once_per_start(rig: Rig) -> None:
 def test_an_engine_that_fell_back_to_the_cpu_is_a_problem(
     rig: Rig, layers: str, select: tuple[str, ...], says: str
 ) -> None:
-    """ollama/ollama#15918: it answers, so only its start-up log tells."""
+    """O-48, ollama/ollama#15918: it answers, so only its start-up log tells."""
     made = recipe("a", gpus={"select": select})
     record = ServeRecord(A, "a", made.digest(), "i", "primary", "primary-a", 9131, "a", "OP")
     known = replace(rig.box.values["engine"], capacity=KvCapacity(2048, "llamacpp /props"))
@@ -599,6 +607,7 @@ def test_what_happened_becomes_events_and_they_are_bounded(rig: Rig) -> None:
 
 
 def test_an_engine_restart_is_an_event(rig: Rig) -> None:
+    """O-43."""
     rig.probes.once()
     rig.box.values["engine"] = replace(rig.box.values["engine"], progress=1.0)
     assert any("engine restarted" in e.text for e in rig.probes.once().events)

@@ -319,7 +319,7 @@ def test_a_load_past_its_deadline_is_a_named_time_out_with_the_last_progress() -
 
 
 def test_one_slow_answer_is_no_change_of_state_and_three_are() -> None:
-    """sgl-project/sglang#22511."""
+    """O-47: sgl-project/sglang#22511."""
 
     def seen(misses: int) -> Serve:
         return loading(600, Trail(1.0, STARTED, was_ready=True, misses=misses), "error")

@@ -64,7 +64,8 @@ def state(world: World) -> dict[str, bool]:
     ids=["gpus", "docker", "gateway", "engine", "all"],
 )
 def test_stopped_and_brought_back(rig: Rig, broken: tuple[str, ...], phase: Phase) -> None:
-    """What is gone is told in words beside its last value, the rest goes on, and nothing that was seen is lost."""
+    """derailed/k9s#3471: what is gone is told in words beside its last value, the rest goes on, and nothing that
+    was seen is lost."""
     good = {name: rig.box.values[name] for name in broken}
     rig.probes.start()
     before = rig.until(lambda w: all(state(w).values()) and w.serves[0].phase is Phase.SERVING)

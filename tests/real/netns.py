@@ -9,6 +9,7 @@ SIGKILL, the kernel ends every process and mount, and with them every file, that
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -41,7 +42,9 @@ def _init(argv: list[str]) -> int:
     FOLDER.mkdir(mode=0o700, exist_ok=True)
     for place in ("/dev/shm", str(FOLDER)):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", place], check=True)
-    os.environ["TMPDIR"] = str(FOLDER)
+    own = FOLDER / secrets.token_hex(3)  # sockets that lie in /tmp are named by the hash of a workspace's path
+    own.mkdir()
+    os.environ["TMPDIR"] = str(own)
     child = subprocess.Popen(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: child.send_signal(got))

@@ -6,7 +6,7 @@ changed run, with a whole style before and a reset behind every segment: 78 % of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -36,7 +36,9 @@ class Cell(NamedTuple):
 
 
 PLAIN = Pen("", "", "")
-Line = dict[int, Cell]
+# None: the update says nothing of this column.
+Line = list[Cell | None]
+_KEPT = 4096
 
 
 class Painter:
@@ -45,6 +47,7 @@ class Painter:
     def __init__(self) -> None:
         self._shown: dict[int, Line] = {}
         self._pens: dict[tuple[Style, ColorSystem], tuple[Pen, Pen]] = {}
+        self._parts: dict[tuple[str, Style | None, ColorSystem], list[Cell]] = {}
 
     def of(self, update: CompositorUpdate) -> CompositorUpdate:
         """The same update, thriftily written. What is remembered changes when it is rendered, never before."""
@@ -54,41 +57,39 @@ class Painter:
         colours = console._color_system or ColorSystem.TRUECOLOR
         if isinstance(update, LayoutUpdate):
             self._shown.clear()
-            spans = [
-                (y, update.region.x, self._line(((update.region.x, strips),), colours))
+            first, end = update.region.x, update.region.right
+            lines = {
+                y: self._line({first: Strip.join(strips)}, end, colours)
                 for y, strips in enumerate(update.strips, update.region.y)
-            ]
-            return _sequence(run for y, _, line in spans for run in self._runs(y, 0, update.region.right, line))
-        lines: dict[int, Line] = {}
-        for y, _, _ in update.spans:
-            if y not in lines:
-                lines[y] = self._line(((x, (strip,)) for x, strip in update.chops[y].items() if strip), colours)
+            }
+            return _sequence(run for y, line in lines.items() for run in self._runs(y, first, end, line))
+        lines = {
+            y: self._line(update.chops[y], max(end for row, _, end in update.spans if row == y), colours)
+            for y in {y for y, _, _ in update.spans}
+        }
         return _sequence(run for y, first, end in update.spans for run in self._runs(y, first, end, lines[y]))
 
-    def _line(self, parts: Iterable[tuple[int, Iterable[Strip]]], colours: ColorSystem) -> Line:
-        line: Line = {}
-        for x, strips in parts:
-            for strip in strips:
-                for text, style, control in strip:
-                    if control:
-                        continue
-                    x = self._put(line, x, text, *self._pen(style, colours))
-        return line
-
-    @staticmethod
-    def _put(line: Line, x: int, text: str, pen: Pen, blank: Pen) -> int:
-        """Adds the characters of one segment from column `x` on; returns the column after them."""
-        for ch in text:
-            wide = 1 if ch.isascii() else cell_len(ch)
-            if wide == 0:
-                if x - 1 in line:
-                    line[x - 1] = Cell(line[x - 1].text + ch, pen)
+    def _line(self, parts: Mapping[int, Strip | None], end: int, colours: ColorSystem) -> Line:
+        """The columns before `end`."""
+        line: Line = []
+        for x, strip in parts.items():
+            if strip is None or x >= end:
                 continue
-            line[x] = Cell(ch, blank if ch == " " else pen)
-            if wide == 2:
-                line[x + 1] = Cell("", pen)
-            x += wide
-        return x
+            line += [None] * (x - len(line))
+            for text, style, control in strip:
+                if not control:
+                    line += self._part(text, style, colours)
+        return line + [None] * (end - len(line))
+
+    def _part(self, text: str, style: Style | None, colours: ColorSystem) -> list[Cell]:
+        """The columns of one segment. Most segments are drawn again and again: kept."""
+        key = (text, style, colours)
+        known = self._parts.get(key)
+        if known is None:
+            if len(self._parts) >= _KEPT:
+                self._parts.clear()
+            known = self._parts[key] = _cells(text, *self._pen(style, colours))
+        return known
 
     def _pen(self, style: Style | None, colours: ColorSystem) -> tuple[Pen, Pen]:
         """For characters, and for blanks."""
@@ -104,20 +105,21 @@ class Painter:
 
     def _runs(self, y: int, first: int, end: int, line: Line) -> Iterator[tuple[int, int, list[Cell]]]:
         """Row, column and cells of what differs between `first` and `end`; remembers it as shown."""
-        shown = self._shown.setdefault(y, {})
-        differ = [x for x in range(first, end) if x in line and line[x] != shown.get(x)]
-        shown.update((x, line[x]) for x in differ)
+        shown = self._shown.setdefault(y, [])
+        shown += [None] * (end - len(shown))
+        differ = [x for x in range(first, end) if line[x] is not shown[x] and line[x] not in (None, shown[x])]
+        for x in differ:
+            shown[x] = line[x]
         while differ:
-            at = differ[0]
-            while at - 1 in line and line[at].text == "":
-                at -= 1
             last, n = differ[0], 1
-            while (
-                n < len(differ) and differ[n] - last <= _GAP and all(x in line for x in range(last + 1, differ[n]))
-            ):
+            while n < len(differ) and differ[n] - last <= _GAP and None not in line[last : differ[n]]:
                 last, n = differ[n], n + 1
+            at = differ[0]
             del differ[:n]
-            yield y, at, [line[x] for x in range(at, last + 1)]
+            cells = [cell for cell in line[at : last + 1] if cell is not None]
+            if cells[0].text == "" and at > 0 and (whole := line[at - 1]) is not None:
+                at, cells = at - 1, [whole, *cells]
+            yield y, at, cells
 
 
 class _Thrifty(CompositorUpdate):
@@ -126,6 +128,18 @@ class _Thrifty(CompositorUpdate):
 
     def render_segments(self, console: Console) -> str:
         return self._painter.write(self._update, console)
+
+
+def _cells(text: str, pen: Pen, blank: Pen) -> list[Cell]:
+    cells: list[Cell] = []
+    for ch in text:
+        wide = 1 if ch.isascii() else cell_len(ch)
+        if wide == 0 and cells:
+            cells[-1] = Cell(cells[-1].text + ch, pen)
+        elif wide:
+            cells.append(Cell(ch, blank if ch == " " else pen))
+            cells += [Cell("", pen)] * (wide - 1)
+    return cells
 
 
 def _attributes(style: Style, colours: ColorSystem) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import ClassVar
@@ -31,8 +29,8 @@ from anvil_tui.ui.palette import Palette
 from anvil_tui.ui.policies import Target
 from anvil_tui.ui.presenters.cells import View
 from anvil_tui.ui.presenters.serves import subject
-from anvil_tui.ui.ringer import Ringer
 from anvil_tui.ui.replays import Replays
+from anvil_tui.ui.ringer import Ringer
 from anvil_tui.ui.screens.board import Board
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleOptions, ConsoleService
@@ -74,7 +72,7 @@ class Console(App[int], inherit_bindings=False):
         self.animation_level = "none"
         self.bridge: Bridge | None = None
         self._autopump = autopump
-        self._followed: tuple[str, str | None] = ("", None)
+        self.followed: tuple[str, str | None] = ("", None)
         self._painter = Painter()
         for known in theme.THEMES.values():
             self.register_theme(known)
@@ -84,29 +82,11 @@ class Console(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         self.set_class(Strips.ascii_only, "-ascii")
         self.set_class(self.plain, "-mono")
-        self._listen()
+        self.replays.listen()
         self.push_screen(Overview())
         self.call_after_refresh(lambda: threading.Thread(target=self.service.begin, daemon=True).start())
         if self._autopump:
             self.set_interval(TICK_S, lambda: self.bridge.tick() if self.bridge else None)
-
-    def _listen(self) -> None:
-        """To the store of the service that is shown. A replay that stands still is not silent."""
-        clock = time.monotonic if self.service.player is None else lambda: 0.0
-        self.bridge = Bridge(self.service.store, self.post_message, self._backlog, clock)
-
-    def attach(self, service: ConsoleService) -> None:
-        """Show the worlds of this service from now on, and have its deeds at hand and no others."""
-        if self.bridge is not None:
-            self.bridge.close()
-        self.service, self.shelves.evidence = service, service.evidence
-        self.deeds = Deeds(self, service.deeds) if service.deeds is not None else None
-        self.moved_from, self._followed = "", ("", None)
-        self._listen()
-        self.on_world_changed(WorldChanged(service.store.world))
-
-    def to_overview(self) -> None:
-        reads.overview(self)
 
     def on_unmount(self) -> None:
         if self.bridge is not None:
@@ -114,7 +94,7 @@ class Console(App[int], inherit_bindings=False):
         self.replays.end()
         self.service.follow(None)
 
-    def _backlog(self) -> int:
+    def backlog(self) -> int:
         """Writes that wait for the terminal. The attribute is Textual's own; without it the guard is off."""
         writer = getattr(self._driver, "_writer_thread", None)
         return writer._queue.qsize() if writer is not None else 0
@@ -127,10 +107,9 @@ class Console(App[int], inherit_bindings=False):
     # world and view
 
     def on_world_changed(self, event: WorldChanged) -> None:
-        if event.world.replayed is not (self.service.player is not None):
-            return  # of the service that was shown before
+        if not self.replays.shows(event.world):
+            return
         self.world, self.silent_s = event.world, event.silent_s
-        self.view = replace(self.view, replay=self.service.player.state if self.service.player else None)
         if any(o.state not in ("planned", "running") and o.id == self._said_of for o in self.world.operations):
             self.say("")
         self.ringer.hear(self.world)
@@ -155,10 +134,10 @@ class Console(App[int], inherit_bindings=False):
         if serve is None:
             return
         wanted = (serve.container.id, serve.container.started_at)
-        chosen = "serve" in self.view.picked and self._followed[0] != wanted[0]
-        if wanted == self._followed or (self._paused() and not chosen):
+        chosen = "serve" in self.view.picked and self.followed[0] != wanted[0]
+        if wanted == self.followed or (self._paused() and not chosen):
             return
-        self._followed = wanted
+        self.followed = wanted
         self.service.follow(serve.container.id)
 
     def _paused(self) -> bool:
@@ -212,8 +191,7 @@ class Console(App[int], inherit_bindings=False):
 
     def why(self, action: Action) -> str | None:
         """Why it cannot run now; None when it can."""
-        then = self.replays.why_not() if action.mutates else None
-        return then or action.policy(self.world, self.target(action))
+        return self.replays.why_not(action) or action.policy(self.world, self.target(action))
 
     def why_verb(self, verb: str) -> str | None:
         return self.why(BY_VERB[verb])

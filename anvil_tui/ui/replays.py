@@ -5,6 +5,7 @@ While a replay is shown there is no control object in the console's hands; its o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
@@ -14,9 +15,14 @@ from typing import TYPE_CHECKING
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.recording import Kept
 from anvil_tui.core.times import utc_text, when
+from anvil_tui.core.world import World
+from anvil_tui.ui.actions import Action
+from anvil_tui.ui.bridge import Bridge, WorldChanged
+from anvil_tui.ui.deeds import Deeds
 from anvil_tui.ui.keymap import key
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.presenters.history import moment_of
+from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleService, Player
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.work import off_loop
@@ -39,9 +45,9 @@ class Replays:
     def player(self) -> Player | None:
         return self.app.service.player
 
-    def why_not(self) -> str | None:
-        """Why nothing can be changed now; None outside of a replay."""
-        if self.player is None:
+    def why_not(self, action: Action) -> str | None:
+        """Why an action that changes the box cannot run; None outside of a replay."""
+        if self.player is None or not action.mutates:
             return None
         then = self.app.world.now_utc.astimezone(self.app.view.zone)
         way = (
@@ -89,7 +95,7 @@ class Replays:
             return
         if self.player is not None:
             self.player.jump(at, after=True)
-            self.app.to_overview()
+            self._to_overview()
             return
         self._busy = True
         off_loop(self.app, partial(source.replay, at), self._ready)
@@ -104,8 +110,8 @@ class Replays:
             self.app.say("replay: a deed is being prepared; decide on it first")
         else:
             self.home = self.app.service
-            self.app.attach(made)
-            self.app.to_overview()
+            self._attach(made)
+            self._to_overview()
 
     def leave(self) -> None:
         """Back to now. In the console on a file there is no now."""
@@ -114,13 +120,40 @@ class Replays:
             return
         self.home = None
         player.close()
-        self.app.attach(home)
+        self._attach(home)
 
     def end(self) -> None:
-        """The console closes: what was shown last is the service that reads the box."""
+        """The console closes: what it leaves is the service that reads the box."""
         if self.player is not None:
             self.player.close()
-        self.app.service = self.home or self.app.service
+        self.app.service, self.home = self.home or self.app.service, None
+
+    def _attach(self, service: ConsoleService) -> None:
+        """Show the worlds of this service from now on, with its deeds at hand and no others."""
+        app = self.app
+        if app.bridge is not None:
+            app.bridge.close()
+        app.service, app.shelves.evidence = service, service.evidence
+        app.deeds = Deeds(app, service.deeds) if service.deeds is not None else None
+        app.moved_from, app.followed = "", ("", None)
+        self.listen()
+        app.on_world_changed(WorldChanged(service.store.world))
+
+    def listen(self) -> None:
+        """To the store of the service that is shown. A replay that stands still is not silent."""
+        clock = time.monotonic if self.player is None else lambda: 0.0
+        self.app.bridge = Bridge(self.app.service.store, self.app.post_message, self.app.backlog, clock)
+
+    def shows(self, world: World) -> bool:
+        """Whether this world is of the service that is shown, and not a late one of the service before it."""
+        if world.replayed is not (self.player is not None):
+            return False
+        self.app.view = replace(self.app.view, replay=self.player.state if self.player else None)
+        return True
+
+    def _to_overview(self) -> None:
+        while not isinstance(self.app.screen, Overview):
+            self.app.pop_screen()
 
     # moves
 

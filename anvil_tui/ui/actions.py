@@ -76,9 +76,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.pause", "pause log", ("f",), "Stop the log where it is, or follow again"),
     Action("view.zone", "UTC or local", ("t",), "Show times in UTC or in local time"),
     Action("view.theme", "theme", ("T",), "The next theme: dark, light, high contrast, colour-blind"),
-    Action("view.copy", "copy id", ("y",), "Send the selected full id to the terminal's clipboard"),
+    Action("view.copy", "copy", ("y",), "The selected full id, or the log, to the terminal's clipboard"),
     Action("view.export", "export", ("E",), "Write the last 15 minutes and now as one redacted file"),
     Action("view.redraw", "redraw", ("ctrl+l",), "Draw everything again; on storage, look at the disks again"),
+    Action("view.suspend", "suspend", ("ctrl+z",), "Back to the shell; `fg` takes the console up again"),
     Action("view.quit", "quit", ("q", "ctrl+c"), "Leave the console; operations and serves go on"),
     Action(
         "alarm.ack", "acknowledge", ("exclamation_mark",),

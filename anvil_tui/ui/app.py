@@ -17,7 +17,7 @@ from textual.app import App
 from textual.screen import Screen
 
 from anvil_tui.core.world import World
-from anvil_tui.ui import keymap, reads, terminal, theme
+from anvil_tui.ui import clipboard, keymap, reads, terminal, theme
 from anvil_tui.ui.actions import BY_VERB, Action
 from anvil_tui.ui.aim import aim
 from anvil_tui.ui.bridge import TICK_S, Bridge, WorldChanged
@@ -82,6 +82,7 @@ class Console(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         self.set_class(Strips.ascii_only, "-ascii")
         self.set_class(self.plain, "-mono")
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True, repaint=True))
         self.replays.listen()
         self.push_screen(Overview())
         self.call_after_refresh(lambda: threading.Thread(target=self.service.begin, daemon=True).start())
@@ -93,6 +94,9 @@ class Console(App[int], inherit_bindings=False):
             self.bridge.close()
         self.replays.end()
         self.service.follow(None)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        self.say(clipboard.send(self, text))
 
     def backlog(self) -> int:
         """Writes that wait for the terminal. The attribute is Textual's own; without it the guard is off."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING
 
+from anvil_tui.ui import terminal
 from anvil_tui.ui.deeds import help_dialog, quit_dialog
 from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.presenters.help import help_rows
@@ -125,17 +128,17 @@ def theme(app: Console) -> None:
 
 
 def copy(app: Console) -> None:
-    """OSC 52 has no answer: say what was sent, and where the same text can be read."""
+    """The selected id in full; of the log every line that it shows, also those above its edge."""
     board = _board(app)
     pane = board.focused_pane() if board else None
     key = str(getattr(app.view, board.field)) if isinstance(board, Detail) else (pane.cursor if pane else "")
     if board and board.field in MIXED:
         key = key.partition(":")[2]
-    if not key:
+    text = pane.whole_text() if isinstance(pane, Tail) else literal(key)
+    if not text:
         app.say("copy: nothing is selected in this pane")
         return
-    app.copy_to_clipboard(literal(key))
-    app.say(f"sent to the terminal's clipboard, if it takes that: {literal(key, 80)}")
+    app.copy_to_clipboard(text)
 
 
 def redraw(app: Console) -> None:
@@ -144,6 +147,15 @@ def redraw(app: Console) -> None:
     if isinstance(app.screen, History):
         app.replays.look()
     app.refresh(layout=True, repaint=True)
+
+
+def suspend(app: Console) -> None:
+    """Textual stops only its own process; a shell sees the job stop when all of it does."""
+    if app._driver is None or not app._driver.can_suspend or not terminal.has_shell():
+        app.say("suspend: no shell would take this console up again")
+        return
+    app._suspend_signal()
+    os.killpg(0, signal.SIGTSTP)
 
 
 def leave(app: Console) -> None:
@@ -181,5 +193,6 @@ READS: dict[str, Read] = {
     "view.theme": theme,
     "view.copy": copy,
     "view.redraw": redraw,
+    "view.suspend": suspend,
     "view.quit": leave,
 }

@@ -64,6 +64,16 @@ def needs_ascii(environ: Mapping[str, str]) -> bool:
     return not re.search(r"utf-?8", locale, re.IGNORECASE)
 
 
+def has_shell() -> bool:
+    """Whether a shell of this session waits for this job: without one a stopped console stops for ever."""
+    try:
+        stat = Path(f"/proc/{os.getpgrp()}/stat").read_text(encoding="utf-8", errors="replace")
+        parent = int(stat.rpartition(")")[2].split()[1])
+        return parent > 0 and os.getsid(parent) == os.getsid(0)
+    except OSError:
+        return False
+
+
 class Guard:
     """Ends the console cleanly on SIGTERM, SIGHUP and a vanished terminal, within two seconds."""
 

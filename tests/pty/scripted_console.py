@@ -1,4 +1,4 @@
-"""The console on a scripted world, as a program: WORLD HZ CRASH_DIR [crash] [slow-exit] [fast].
+"""The console on a scripted world, as a program: WORLD HZ CRASH_DIR [crash] [slow-exit] [fast] [mouse] [long-log].
 
 Each tick of the console's loop adds one byte to the file TICKS in CRASH_DIR; `fast` makes 50 ticks a second.
 """
@@ -54,7 +54,11 @@ def main() -> int:
         console_app.TICK_S = 0.02  # type: ignore[attr-defined]
     if float(hz):
         threading.Thread(target=publish, args=(service, float(hz)), daemon=True).start()
-    code = console_app.run(service, ConsoleOptions(Path(folder), utc=True))
+    if "long-log" in more:
+        first = service.store.world
+        lines = tuple(f"line {i:04} " + "x" * 90 for i in range(1000))
+        service.store.publish(replace(first, log=first.log and replace(first.log, lines=lines)))
+    code = console_app.run(service, ConsoleOptions(Path(folder), utc=True, mouse="mouse" in more))
     if "slow-exit" in more:
         time.sleep(30)
     return code

@@ -124,7 +124,7 @@ class Board(Screen[None], inherit_bindings=False):
     def on_key(self, event: Key) -> None:
         """Textual's keymap drops a given key while an input has the focus; this is the only table of keys."""
         action = self.console.by_key.get(event.key)
-        if action and self.console.screen is self:  # a key typed ahead of a dialog still arrives here
+        if action and isinstance(self.console.screen, Board):  # typed ahead of a dialog it arrives here, too
             event.stop()
             event.prevent_default()
             self.console.dispatch(REGISTRY[action])

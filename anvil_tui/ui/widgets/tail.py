@@ -75,6 +75,11 @@ class Tail(Pane):
         tone = logs.tone_of(shown)
         return Row((Cell(f"{left} ", "faint"), Cell(clip(moved, self.size.width - 2), tone)))
 
+    def whole_text(self) -> str:
+        """Every line that the filter lets through, up to the one where it was paused."""
+        held = self.held
+        return "\n".join(literal(text, 8192) for n, text in self._lines if held is None or n <= held)
+
     def move(self, by: int) -> None:
         """Up pauses; down past the newest line follows again."""
         numbers = [n for n, _ in self._lines]

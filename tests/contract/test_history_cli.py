@@ -1,0 +1,114 @@
+"""`history` and `replay` as commands: lists, cuts, and what is said of a file that cannot be shown."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from anvil_tui.adapters.history_files import HistoryFiles
+from anvil_tui.adapters.recordings import RecordingFile
+from anvil_tui.adapters.toml_files import load_workspace
+from anvil_tui.cli.main import main
+from anvil_tui.cli.wiring import hider
+from anvil_tui.core.workspace import History
+from tests.support import worlds
+from tests.support.workspace import box
+
+Run = Callable[..., str]
+KEY = "sk-key-of-the-clients-0123456789"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace whose box was recorded an hour ago, 20, 10 and 0 seconds ago; what was said holds a client key."""
+    monkeypatch.setenv("KEY", KEY)
+    box(tmp_path)
+    hiding = hider(tmp_path, load_workspace(tmp_path))
+    files = HistoryFiles(tmp_path / "state" / "history", "box", History(), hiding, floor_bytes=0)
+    files.open()
+    now = datetime.now(UTC)
+    for ago in (3600, 20, 10, 0):
+        at = now - timedelta(seconds=ago)
+        told = {"gateway": f"401 for {KEY}"}
+        files.append(replace(worlds.calm(), now_s=9000.0 - ago, now_utc=at, source_errors=told))
+    files.close()
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*words: object, want: int = 0) -> str:
+        code = main([str(w) for w in words])
+        told = capsys.readouterr()
+        assert code == want, told.err
+        return told.out if not code else told.err
+
+    return command
+
+
+def test_history_lists_spans_with_their_gaps(folder: Path, run: Run) -> None:
+    told = run("--workspace", folder, "history").splitlines()
+    assert len(told) == 4
+    assert told[0].endswith("1 frames") and told[1] == "  not recorded for 3580 s" and told[2].endswith("3 frames")
+    assert told[3].endswith("state/history; nobody records now") and "MiB in " in told[3]
+    listed = json.loads(run("--workspace", folder, "history", "--json"))
+    assert [s["frames"] for s in listed["spans"]] == [1, 3] and listed["schema"] == "anvil.history-list/1"
+
+
+def test_a_cut_is_a_file_of_its_own_without_a_secret(folder: Path, run: Run) -> None:
+    out = folder / "sent.ndjson.gz"
+    told = json.loads(
+        run("--workspace", folder, "history", "export", out, "--from", "2h", "--to", "15s", "--json")
+    )
+    assert told["frames"] == 2 and out.stat().st_mode & 0o777 == 0o600
+    assert KEY.encode() not in gzip.decompress(out.read_bytes())
+    assert sum(len(RecordingFile(out).frames(n)) for n, _ in RecordingFile(out).parts()) == 2
+    assert "File exists" in run("--workspace", folder, "history", "export", out, want=1)
+    seen = run("replay", out, "--json")
+    assert [s["frames"] for s in json.loads(seen)["spans"]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (("export",), "FILE is missing", 2),
+        (("export", "{}/x", "--from", "noon"), "'noon' is no time like 14:05", 2),
+        (("export", "{}/x", "--from", "30m", "--to", "20m"), "nothing is recorded in that time", 2),
+        (("export", "{}/no/such/x",), "No such file", 1),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_exported_is_told(
+    folder: Path, run: Run, words: tuple[str, ...], said: str, code: int
+) -> None:
+    told = run("--workspace", folder, "history", *(w.replace("{}", str(folder)) for w in words), want=code)
+    assert said in told and not (folder / "x").exists()
+
+
+def test_replay_needs_no_workspace_and_names_file_and_line(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = folder / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    monkeypatch.delenv("ANVIL_TUI_WORKSPACE", raising=False)
+    out = folder / "sent"
+    run("--workspace", folder, "history", "export", out)
+    lines = gzip.decompress(out.read_bytes()).splitlines(keepends=True)
+    out.write_bytes(b"".join([*lines[:2], b"{}\n"]))
+    assert f"{out}:3: this line is damaged" in run("replay", out, want=2)
+    assert "cannot be read: No such file" in run("replay", folder / "none", want=2)
+    assert "is no recording" in run("replay", "/dev/null", want=2)
+
+
+def test_a_file_is_shown_through_a_link(folder: Path, run: Run) -> None:
+    """What somebody names themselves is followed; only the store follows no link."""
+    out, link = folder / "sent", folder / "link"
+    run("--workspace", folder, "history", "export", out)
+    link.symlink_to(out)
+    assert json.loads(run("replay", link, "--json"))["spans"]

@@ -77,7 +77,8 @@ def _one_box(folder: Path, size: tuple[int, int]) -> None:
 
 async def _session(folder: Path, size: tuple[int, int]) -> None:
     box = open_box(folder)
-    service = Service(box, open_probes(box, read_only=False), Deeds(box))
+    probes = open_probes(box, read_only=False)
+    service = Service(box, probes, Deeds(box, probes.store))
     app = Console(service, ConsoleOptions(crash_dir=folder))
     suffix = f"{size[0]}x{size[1]}"
     try:

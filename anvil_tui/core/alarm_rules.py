@@ -18,7 +18,8 @@
 | operation   | halted, or interrupted                                            | bad               |
 | credential  | the gateway does not take a client key                            | bad               |
 
-A process of an operation that works on a role is no alarm of that role: what it stops it has stopped on purpose.
+What an operation at work stops it has stopped on purpose. Of foreign containers only engines that discovery found
+are watched, and never for having ended.
 """
 
 from __future__ import annotations
@@ -116,11 +117,13 @@ def _serves(old: World, new: World) -> Iterator[Level]:
         return
     busy = {o.role for o in new.operations if o.outcome is None and o.alive}
     for s in new.serves:
-        if s.position == "foreign":
+        foreign = s.position == "foreign"
+        if foreign and s.container.id not in new.found:
             continue
         severity: Severity = "bad" if s.position == "incumbent" else "warn"
         name = f"{s.name} ({s.container.id[:12]})"
-        yield _failed(new, s, name, severity, busy)
+        if not foreign:
+            yield _failed(new, s, name, severity, busy)
         yield _wedged(new, s, name, severity)
         yield _restart(old, new, s, name)
         yield _kv(new, s, name)
@@ -189,7 +192,7 @@ def _gpus(old: World, new: World) -> Iterator[Level]:
     before = {g.uuid: g for g in old.gpus.value.gpus} if old.gpus.value else {}
     names = {uuid: f" {role}" for role, uuid in new.workspace.gpus.roles.items()}
     for gpu in snapshot.gpus:
-        name = f"GPU {gpu.index}{names.get(gpu.uuid or '', '')} ({gpu.uuid or 'UUID n/a'})"
+        name = f"GPU {gpu.index}{names.get(gpu.uuid or '', '')} ({(gpu.uuid or 'UUID n/a')[:12]})"
         yield from _gpu(new, gpu, before.get(gpu.uuid), name)
 
 

@@ -71,6 +71,7 @@ class Mark:
         return Mark(self.seconds + (0.0 if self.at_s is None else max(0.0, now_s - self.at_s)), now_s)
 
 
+NONE = Mark()
 Marks = Mapping[str, Mark]
 
 
@@ -84,12 +85,14 @@ def step(
     alarms: list[Alarm] = []
     kept: dict[str, Mark] = {}
     for name in dict.fromkeys((*open_ones, *found, *marks)):
-        alarm = open_ones.get(name)
+        alarm, mark = open_ones.get(name), marks.get(name, NONE)
         level = found.get(name) or _absent(name, unsure, clear_s)
-        alarm, mark = _one(alarm, marks.get(name, Mark()), level, now_s, now)
+        if alarm is None and mark is NONE and level.state != "on":
+            continue  # nearly all of them, ten times a second
+        alarm, mark = _one(alarm, mark, level, now_s, now)
         if alarm is not None:
             alarms.append(alarm)
-        if mark != Mark():
+        if mark != NONE:
             kept[name] = mark
     return tuple(alarms), kept
 
@@ -105,11 +108,11 @@ def _one(alarm: Alarm | None, mark: Mark, level: Level, now_s: float, now: datet
     if level.state == "unknown":
         return alarm, replace(mark, at_s=None)
     if level.state != ("on" if alarm is None else "off"):
-        return alarm, Mark()
+        return alarm, NONE
     mark = mark.more(now_s)
     if mark.seconds < (level.hold_s if alarm is None else level.clear_s):
         return alarm, mark
-    return (_raised(level, now) if alarm is None else None), Mark()
+    return (_raised(level, now) if alarm is None else None), NONE
 
 
 def _raised(level: Level, now: datetime) -> Alarm:

@@ -176,7 +176,7 @@ def test_the_command_gets_what_was_raised_and_what_ended(desk: Desk) -> None:
     assert desk.told_of(1) == [("raised", LOST)]
     (line,) = desk.lines()
     assert (line["schema"], line["box"]) == ("anvil.alarm/1", {"name": "fakoli-dark", "kind": "lab"})
-    assert line["alarm"]["text"].startswith(f"GPU 1 compute-b ({UUID}) is lost")
+    assert line["alarm"]["text"].startswith(f"GPU 1 compute-b ({UUID[:12]}) is lost")
     desk.end_all(store)
     assert desk.told_of(2)[1] == ("ended", LOST)
     desk.open()

@@ -70,7 +70,7 @@ async def test_no_layout_screen_or_filter_hides_an_alarm(
 ) -> None:
     async with console(worlds.alarmed(), tmp_path, size) as c:
         await c.press(*keys)
-        assert "✖ ALARM +1 GPU 1 compute-b" in c.text
+        assert "✖ ALARM (+1): GPU 1 compute-b" in c.text
         assert size == SIZES[-1] or "1 bad" in c.text.splitlines()[0]
 
 

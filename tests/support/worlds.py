@@ -306,8 +306,8 @@ def stale() -> World:
 
 def alarmed(read_only: bool = False) -> World:
     """A card fell off the bus four minutes ago, and nobody has seen it; a slow card was seen by ana."""
-    lost = f"GPU 1 compute-b ({UUIDS[1]}) is lost: GPU is lost"
-    slow = f"GPU 0 compute-a ({UUIDS[0]}) is slowed down: hw-thermal"
+    lost = f"GPU 1 compute-b ({UUIDS[1][:12]}) is lost: GPU is lost"
+    slow = f"GPU 0 compute-a ({UUIDS[0][:12]}) is slowed down: hw-thermal"
     alarms = (
         Alarm(f"throttle:{UUIDS[0]}", "throttle", UUIDS[0], "warn", at(5000), slow, "ana", at(4800)),
         Alarm(f"gpu:{UUIDS[1]}", "gpu", UUIDS[1], "bad", at(240), lost),

@@ -11,9 +11,11 @@ import pytest
 from anvil_tui.core.alarm_rules import APPLICATION_XIDS, EVENT_S, alarms_after
 from anvil_tui.core.alarms import Alarm, acknowledge, ordered
 from anvil_tui.core.box import GpuSnapshot
+from anvil_tui.core.discovery import Found
 from anvil_tui.core.happenings import events_between
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.serves import derive
 from anvil_tui.core.standing import ClientState, CredentialState
 from anvil_tui.core.waivers import Waiver
@@ -414,6 +416,18 @@ def test_foreign_containers_are_told_of_by_their_drift_alone() -> None:
     box.after(1, images={**box.world.images, "vllm:latest": "sha256:2"})
     assert box.after(HOLD) == (f"drift:{'f' * 64}",)
     assert "vllm:latest names" in box.alarm.text
+
+
+def test_an_engine_that_discovery_found_is_watched_and_may_end() -> None:
+    stray = replace(worlds.alien(), image_ref="engine:1", started_at=worlds.at(9000))
+    engine_of = worlds.engine(worlds.recipes()[CANDIDATE], kv_used=0.99, waiting=4)
+    world = worlds.with_containers(worlds.calm(), stray)
+    box = Box(replace(world, found={stray.id: Found(EngineKind.VLLM, 8000)}))
+    box.after(1, engines={**world.engines, stray.id: Reading.known(engine_of, NOW_S, "http")})
+    assert box.after(HOLD) == (f"kv:{stray.id}",)
+    box.after(1, **containers())
+    box.after(1)
+    assert box.after(CLEAR) == ()
 
 
 # acknowledgement

@@ -48,9 +48,9 @@ def line(world: World, view: View, width: int) -> Row | None:
         return None
     first = unseen[0]
     glyph, tone = MARKS[first.severity]
-    more = f" +{len(unseen) - 1}" if len(unseen) > 1 else ""
+    more = f" (+{len(unseen) - 1})" if len(unseen) > 1 else ""
     ack = [] if world.read_only else [Cell(f" {key('alarm.ack')}", "accent"), Cell(" acknowledge ", "dim")]
-    text = f" {glyph} ALARM{more} {literal(first.text, 400)}"
+    text = f" {glyph} ALARM{more}: {literal(first.text, 400)}"
     return spread([Cell(text, tone), Cell(f"  {_since(first, view)}", "dim")], ack if width >= 60 else [], width)
 
 

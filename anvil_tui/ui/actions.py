@@ -81,10 +81,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.redraw", "redraw", ("ctrl+l",), "Draw everything again; on storage, look at the disks again"),
     Action("view.suspend", "suspend", ("ctrl+z",), "Back to the shell; `fg` takes the console up again"),
     Action("view.quit", "quit", ("q", "ctrl+c"), "Leave the console; operations and serves go on"),
-    Action(
-        "alarm.ack", "acknowledge", ("exclamation_mark",),
-        "You have seen the alarm; every console shows who and when", "note", "alarm", policies.acknowledge,
-    ),
     Action("replay.before", "event before", ("left_square_bracket",), "To one event back", policy=policies.replay),
     Action("replay.after", "next event", ("right_square_bracket",), "To the next event", policy=policies.replay),
     Action("replay.back", "step back", ("comma",), "One frame back", policy=policies.replay),
@@ -164,6 +160,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "operation.cancel", "cancel", ("c",), "Ask the running operation to stop and undo itself",
         "reversible", "operation", policies.cancel,
+    ),
+    Action(
+        "alarm.ack", "acknowledge", ("exclamation_mark",),
+        "You have seen the alarm; every console shows who and when", "note", "alarm", policies.acknowledge,
     ),
 )  # fmt: skip
 REGISTRY: dict[str, Action] = {a.id: a for a in ACTIONS}

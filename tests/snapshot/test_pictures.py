@@ -30,6 +30,8 @@ CASES: dict[str, tuple[Callable[[], World], tuple[int, int], tuple[str, ...], st
     "promoting-huge": (worlds.promoting, HUGE, (), "206,296 prompt tokens measured"),
     "degraded-wide": (worlds.degraded, WIDE, (), "LOST GPU is lost"),
     "degraded-narrow": (worlds.degraded, NARROW, (), "✖ lost"),
+    "alarms-wide": (worlds.alarmed, WIDE, (), "✖ ALARM (+1): GPU 1 compute-b (GPU-9b8c7d6e) is lost"),
+    "alarms-narrow": (worlds.alarmed, NARROW, ("8", "down", "down"), "acked by ana"),
     "stale-wide": (worlds.stale, WIDE, (), "STALE 42 s"),
     "stale-narrow": (worlds.stale, NARROW, (), "ERROR unix:///var/run/docker.sock"),
     "interrupted-wide": (worlds.interrupted, WIDE, (), "r resume or z undo"),

@@ -20,6 +20,7 @@ from anvil_tui.core.gates import Suite
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.settings import Settings
 from anvil_tui.core.workspace import Workspace
+from anvil_tui.ui import keymap
 from anvil_tui.ui.actions import ACTIONS, Action
 
 HERE = Path(__file__).parent
@@ -184,9 +185,7 @@ def keys() -> str:
 
 
 def _key_row(action: Action) -> str:
-    shown = {"question_mark": "?", "colon": ":", "slash": "/", "escape": "esc", "exclamation_mark": "!",
-             "left_square_bracket": "[", "right_square_bracket": "]", "comma": ",", "full_stop": "."}  # fmt: skip
-    written = ", ".join(f"`{shown.get(k, k)}`" for k in action.keys)
+    written = ", ".join(f"`{keymap.written(k)}`" for k in action.keys)
     return f"| {written} | {action.help} | `{action.id}` | {TIERS[action.tier]} |"
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,12 +15,16 @@ from pathlib import Path
 import pytest
 
 from anvil_tui.adapters.history_files import HistoryFiles
-from anvil_tui.adapters.recordings import RecordingFile
+from anvil_tui.adapters.recordings import HistoryFolder, RecordingFile
 from anvil_tui.adapters.toml_files import load_workspace
 from anvil_tui.cli.main import main
-from anvil_tui.cli.wiring import hider
+from anvil_tui.cli.wiring import client_keys, hider
 from anvil_tui.core.workspace import History
+from anvil_tui.core.world import World
+from anvil_tui.core.world_codec import decode
 from tests.support import worlds
+from tests.support.simbox import SimProcess
+from tests.support.wait import wait_until
 from tests.support.workspace import box
 
 Run = Callable[..., str]
@@ -26,7 +33,7 @@ KEY = "sk-key-of-the-clients-0123456789"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace whose box was recorded an hour ago, 20, 10 and 0 seconds ago; what was said holds a client key."""
+    """A workspace whose box was recorded an hour ago and three times of late; what was said holds a client key."""
     monkeypatch.setenv("KEY", KEY)
     box(tmp_path)
     hiding = hider(tmp_path, load_workspace(tmp_path))
@@ -112,3 +119,31 @@ def test_a_file_is_shown_through_a_link(folder: Path, run: Run) -> None:
     run("--workspace", folder, "history", "export", out)
     link.symlink_to(out)
     assert json.loads(run("replay", link, "--json"))["spans"]
+
+
+def test_a_watch_on_a_box_records_what_a_replay_shows(tmp_path: Path, run: Run) -> None:
+    """Real probes, a real process that is ended, and no secret of the workspace in what it leaves."""
+    box = SimProcess(tmp_path / "box")
+    try:
+        argv = [sys.executable, "-m", "anvil_tui", "--workspace", str(box.folder), "watch", "--json"]
+        watch = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+        kept = HistoryFolder(box.folder / "state" / "history")
+
+        def worlds_kept() -> list[World]:
+            return [decode(f.tree, f.at, f.s) for name, _ in kept.parts() for f in kept.frames(name)]
+
+        def answers() -> bool:
+            return any(s.engine.ok for w in worlds_kept() for s in w.serves)
+
+        wait_until(answers, "a frame with the serve and its engine")
+        watch.send_signal(signal.SIGTERM)
+        assert watch.wait(20) == 0
+    finally:
+        box.end()
+    last = worlds_kept()[-1]
+    assert last.replayed and last.gpus.ok and (last.gpus.age_s(last.now_s) or 0) < 10
+    assert json.loads(run("--workspace", box.folder, "history", "--json"))["damage"] == ""
+    secrets = [k.encode() for k in client_keys(box.workspace, box.folder)()]
+    assert secrets
+    for path in (box.folder / "state" / "history").iterdir():
+        assert not any(secret in path.read_bytes() for secret in secrets)

@@ -27,6 +27,7 @@ from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.painter import Painter
 from anvil_tui.ui.palette import Palette
 from anvil_tui.ui.policies import Target
+from anvil_tui.ui.presenters import gates
 from anvil_tui.ui.presenters.cells import View
 from anvil_tui.ui.presenters.serves import subject
 from anvil_tui.ui.replays import Replays
@@ -121,6 +122,7 @@ class Console(App[int], inherit_bindings=False):
         self._follow()
 
     def _tell(self) -> None:
+        self.view = gates.following(self.world, self.view)
         for screen in self.screen_stack:
             if isinstance(screen, Board | Dialog | Picker):
                 screen.world_changed(self.world, self.view)

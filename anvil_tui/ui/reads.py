@@ -16,7 +16,7 @@ from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.presenters.help import help_rows
 from anvil_tui.ui.replays import MOVES
 from anvil_tui.ui.screens.board import MIXED, Board
-from anvil_tui.ui.screens.listing import SCREENS, Detail, History, Storage
+from anvil_tui.ui.screens.listing import SCREENS, Detail, Gates, History, Storage
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.theme import after
@@ -113,6 +113,8 @@ def cycler(by: int) -> Read:
 def pause(app: Console) -> None:
     for tail in app.screen.query(Tail):
         tail.toggle()
+    if isinstance(app.screen, Gates):
+        app.look(replace(app.view, picked=app.view.picked - {"gate"}))
 
 
 def zone(app: Console) -> None:

@@ -12,8 +12,8 @@ from anvil_tui.core.gates import Verdict
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.shelf import Compared, Disks, RunFiles, Shelf, Verified
 from anvil_tui.ui.keymap import key
-from anvil_tui.ui.presenters import gates, operations
-from anvil_tui.ui.screens.listing import Compare, Detail, Gates, Operations, Storage
+from anvil_tui.ui.presenters import gates, operations, recipes
+from anvil_tui.ui.screens.listing import Compare, Detail, Gates, Operations, Recipes, Storage
 from anvil_tui.ui.seams import Evidence
 from anvil_tui.ui.work import off_loop
 
@@ -94,6 +94,9 @@ class Shelves:
 
     def arm(self) -> None:
         """The bundle under the cursor into the next arm; with both arms filled they are compared."""
+        if isinstance(self.app.screen, Recipes):
+            self.app.look(recipes.marking(self.app.view))
+            return
         if not isinstance(self.app.screen, Compare):
             self.app.say(f"arms are chosen on the compare screen: {key('view.compare')} opens it")
             return

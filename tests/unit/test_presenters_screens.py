@@ -14,6 +14,7 @@ from anvil_tui.core.box import Container, Gateway
 from anvil_tui.core.journal import StepView
 from anvil_tui.core.plan import Intent
 from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.serves import derive
 from anvil_tui.core.world import BoxRecord, LogView, RecipeFile, RoleRecord, World
 from anvil_tui.ui.actions import ACTIONS, BY_VERB, REGISTRY, Action
@@ -342,18 +343,31 @@ class TestPlans:
 
 class TestLogs:
     @pytest.mark.parametrize(
-        ("text", "tone"),
+        ("text", "mark"),
         [
-            ("torch.cuda.OutOfMemoryError: CUDA out of memory", "bad"),
-            ("Traceback (most recent call last):", "bad"),
-            ("WARNING nccl plugin not found (non-fatal)", "warn"),
-            ("done, 0 errors", "text"),
-            ("error_rate=0.0", "text"),
-            ("Load weight end.", "text"),
+            ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate", ("✖", "bad")),
+            ("No available memory for the cache blocks", ("✖", "bad")),
+            ("No available shared memory broadcast block found in 60 seconds", ("▲", "warn")),
+            ("pynvml package is deprecated", ("·", "dim")),
+            ("ERROR nobody knows this one", ("?", "bad")),
+            ("Traceback (most recent call last):", ("?", "bad")),
+            ("WARNING plugin not found (non-fatal)", ("?", "warn")),
+            ("done, 0 errors", (" ", "text")),
+            ("error_rate=0.0", (" ", "text")),
+            ("Load weight end.", (" ", "text")),
         ],
     )
-    def test_severity(self, text: str, tone: str) -> None:
-        assert logs.tone_of(text) == tone
+    def test_severity_of_a_vllm_line_is_a_glyph_and_a_tone(self, text: str, mark: tuple[str, str]) -> None:
+        assert logs.mark_of(text, EngineKind.VLLM) == mark
+
+    def test_without_a_known_engine_no_signature_counts(self) -> None:
+        assert logs.mark_of("No available memory for the cache blocks", None) == (" ", "text")
+        assert logs.mark_of("CUDA error: fatal", None) == ("?", "bad")
+
+    def test_the_filter_stands_before_the_name_which_may_be_cut(self) -> None:
+        title = logs.title(worlds.calm(), "kv", 1)
+        assert title.startswith('Log filter "kv" 1/5  glm53-393k-c1')
+        assert logs.title(worlds.calm(), "", 5).startswith("Log  glm53-393k-c1")
 
     def test_filter_keeps_line_numbers(self) -> None:
         log = LogView("x", ("a", "b1", "c", "b2"), dropped=100)

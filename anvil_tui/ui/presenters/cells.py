@@ -45,6 +45,7 @@ class View:
     """What is looked at: keys, never positions. `zone` None = this machine's own.
 
     `picked` names the key fields that a person set; the others are where the cursor stands by default.
+    `marked` are recipes to be compared, two at most.
     `shelf` is what was read of the disk for the screen that is open. `replay` says where one stands, None = now.
     """
 
@@ -59,6 +60,7 @@ class View:
     span: str = "all"
     moment: str = ""
     alias: str = ""
+    marked: tuple[str, ...] = ()
     zone: tzinfo | None = None
     filters: tuple[tuple[str, str], ...] = ()
     picked: frozenset[str] = frozenset()

@@ -43,6 +43,16 @@ def of_operation(world: World, view: View) -> OperationView | None:
     return chosen or running or (with_gates[-1] if with_gates else None)
 
 
+def following(world: World, view: View) -> View:
+    """The cursor on the gate that runs, unless a person chose one of this run."""
+    operation = of_operation(world, view)
+    if operation is None or operation.outcome is not None:
+        return view
+    running = next((named(g) for g in operation.gates if g.verdict == "running"), "")
+    chosen = "gate" in view.picked and view.gate in {named(g) for g in operation.gates}
+    return view if chosen or not running else view.choosing("gate", running)
+
+
 def settled(operation: OperationView) -> tuple[GateView, ...]:
     """Its gates; once it has ended or is going back, one without a verdict is `not run`, not still to come."""
     if operation.outcome is None and operation.decision != "undo":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anvil_tui.core.recipe import Recipe, Status
 from anvil_tui.core.screening import Feasible
 from anvil_tui.core.world import RecipeFile, World
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters import feasible
+from anvil_tui.ui.presenters import feasible, recipe_diff
 from anvil_tui.ui.presenters.cells import (
     BLANK,
     Cell,
@@ -62,7 +63,7 @@ def haystack(file: RecipeFile) -> str:
 
 def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     files = shown(world, view)
-    rows = [_head(width), *(line(world, f, width) for f in files)]
+    rows = [_head(width), *(line(world, f, width, _letter(view, f)) for f in files)]
     if not files:
         told = "No recipe matches." if world.recipes else empty(world, "recipes/ holds no recipe.")
         rows = sentence(told, width, "dim")
@@ -83,8 +84,18 @@ def _head(width: int) -> Row:
     return spread([left("  decision", 14, "faint"), Cell("recipe", "faint")], tail, width)
 
 
-def line(world: World, file: RecipeFile, width: int) -> Row:
-    """One recipe; a file that cannot be used says why instead."""
+def marking(view: View) -> View:
+    """Mark the recipe under the cursor for comparison, or take its mark away; the older of two gives way."""
+    others = tuple(m for m in view.marked if m != view.recipe)
+    return replace(view, marked=others if view.recipe in view.marked else (*others, view.recipe)[-2:])
+
+
+def _letter(view: View, file: RecipeFile) -> str:
+    return "AB"[view.marked.index(key_of(file))] if key_of(file) in view.marked else ""
+
+
+def line(world: World, file: RecipeFile, width: int, letter: str = "") -> Row:
+    """One recipe, with its letter in a comparison; a file that cannot be used says why instead."""
     recipe = file.recipe
     if recipe is None:
         cells = [Cell(f"{glyphs.BAD} ", "bad"), left("bad file", 12, "bad")]
@@ -96,8 +107,9 @@ def line(world: World, file: RecipeFile, width: int) -> Row:
     mark = Cell(f"{glyphs.OK} ", "good") if running else Cell("  ")
     tail = _columns(world, recipe, width)
     room = width - 14 - sum(len(c.text) for c in tail)
-    name = left(literal(recipe.id), max(8, room - 1), "text" if recipe.loadable else "dim")
-    return spread([mark, left(status, 12, tone), name], tail, width, recipe.id)
+    lit = [Cell(f"{letter} ", "mark")] if letter else []
+    name = left(literal(recipe.id), max(8, room - 1 - 2 * len(lit)), "text" if recipe.loadable else "dim")
+    return spread([mark, left(status, 12, tone), *lit, name], tail, width, recipe.id)
 
 
 def _columns(world: World, recipe: Recipe, width: int) -> list[Cell]:
@@ -138,6 +150,14 @@ def _decision(recipe: Recipe) -> tuple[str, Tone]:
 
 def _short(status: Status) -> str:
     return "infeasible" if status is Status.POLICY_INFEASIBLE else str(status)
+
+
+def beside_panel(world: World, view: View, width: int, height: int) -> Panel:
+    """Beside the list: two marked recipes against each other, else the one under the cursor."""
+    pair = [recipe for name in view.marked if (recipe := world.recipe(name))]
+    if len(pair) == 2:
+        return recipe_diff.panel(world, pair[0], pair[1], width)
+    return detail_panel(world, view, width, height)
 
 
 def detail_panel(world: World, view: View, width: int, height: int) -> Panel:

@@ -25,13 +25,14 @@ from anvil_tui.ui.widgets.tail import Tail
 
 class Recipes(Board):
     HINTS: ClassVar[tuple[str, ...]] = (
-        "view.help", "view.back", "view.filter", "recipe.load", "recipe.promote", "view.copy",
+        "view.help", "view.back", "view.filter", "view.arm", "recipe.load", "recipe.promote",
     )  # fmt: skip
+    CALLED: ClassVar[dict[str, str]] = {"view.arm": "mark to compare"}
 
     def body(self) -> ComposeResult:
         with Horizontal(classes="split"):
             yield Pane(recipes.list_panel, "recipe", id="recipes")
-            yield Pane(recipes.detail_panel, id="recipe")
+            yield Pane(recipes.beside_panel, id="recipe")
 
 
 class Operations(Board):
@@ -60,6 +61,7 @@ class Compare(Board):
     HINTS: ClassVar[tuple[str, ...]] = (
         "view.help", "view.back", "view.arm", "view.detail", "view.verify", "view.filter",
     )  # fmt: skip
+    CALLED: ClassVar[dict[str, str]] = {"view.arm": "arm A or B"}
 
     def body(self) -> ComposeResult:
         with Horizontal(classes="stack"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key
 
+from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.world import LogView, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.keymap import key
@@ -23,6 +24,7 @@ class Tail(Pane):
         self.held: int | None = None
         self.shift = 0
         self._log: LogView | None = None
+        self._engine: EngineKind | None = None
         self._lines: tuple[tuple[int, str], ...] = ()
 
     def _build(self, world: World, view: View) -> None:
@@ -31,8 +33,8 @@ class Tail(Pane):
             self.held, self.shift = None, 0
         wanted = view.filter_of("log")
         self._log, self._lines = log, logs.matching(log, wanted) if log else ()
-        found = f'  filter "{literal(wanted, 20)}" {len(self._lines)}/{len(log.lines)}' if log and wanted else ""
-        self.panel = Panel(logs.title(world) + found, (), self._note())
+        self._engine = logs.engine_of(world)
+        self.panel = Panel(logs.title(world, wanted, len(self._lines)), (), self._note())
         self.lay_out()
 
     def _note(self) -> Cell:
@@ -72,8 +74,8 @@ class Tail(Pane):
         shown = literal(text, 8192)
         moved = shown[self.shift :]
         left = glyphs.CUT if self.shift and shown else " "
-        tone = logs.tone_of(shown)
-        return Row((Cell(f"{left} ", "faint"), Cell(clip(moved, self.size.width - 2), tone)))
+        mark, tone = logs.mark_of(shown, self._engine)
+        return Row((Cell(left, "faint"), Cell(f"{mark} ", tone), Cell(clip(moved, self.size.width - 3), tone)))
 
     def whole_text(self) -> str:
         """Every line that the filter lets through, up to the one where it was paused."""

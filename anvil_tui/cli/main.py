@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
@@ -21,7 +23,16 @@ Command = Callable[[argparse.Namespace], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 undone, 2 usage or bad file, 3 refused, 4 unreachable, 5 a person must act."""
     hide_secrets()
-    args = parser().parse_args(argv)
+    code = _run(parser().parse_args(argv))
+    if argv is None and any(not t.daemon for t in threading.enumerate() if t is not threading.main_thread()):
+        # Python waits for threads of pools, and one of them may hang in its source for ever.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
         return int(args.run(args))
     except AnvilError as why:

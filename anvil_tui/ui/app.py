@@ -166,9 +166,9 @@ class Console(App[int], inherit_bindings=False):
     # keys and deeds
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys and pastes older than a dialog's first paint are dropped: they were meant for something else."""
+        """Keys and pastes older than a question's first paint are dropped: they were meant for something else."""
         if isinstance(event, events.Key | events.Paste):
-            if isinstance(self.screen, Dialog) and event.time < self.screen.armed_at:
+            if isinstance(self.screen, Dialog) and self.screen.yes and event.time < self.screen.armed_at:
                 return
             said = self.said and isinstance(self.screen, Board)
             if said and isinstance(event, events.Key) and not event.is_forwarded:

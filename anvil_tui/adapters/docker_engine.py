@@ -31,6 +31,7 @@ _ENDED = _SETTLED | {"removing"}
 # An inspect costs 0.9 ms: of 64 serves every two seconds, 3 % of a core. What only it tells of a container that
 # runs on (a process that was OOM-killed, limits that were changed) may come later.
 RUNNING_S = 10.0
+_YOUNG = re.compile(r"Up (Less than a second|1 second|[2-4] seconds)\b")
 # After its grace the daemon kills and waits up to 10 s for the exit event; the answer must not be cut before.
 _STOP_MARGIN_S = 30.0
 # Unpacking one large layer sends nothing; longer silence is a stuck pull.
@@ -41,8 +42,8 @@ _REMOVED_WITHIN_S = 30.0
 class DockerReader:
     """Observes one daemon. `timeout_s` bounds each read of an answer.
 
-    `list` inspects only what may have changed: a container once for each text of its row, and what runs again
-    after `RUNNING_S`, or at once in its first minute. `inspect` always asks.
+    `list` inspects only what may have changed: a container when its row says another thing, and what runs also
+    every `RUNNING_S`. `inspect` always asks.
     """
 
     def __init__(self, url: str, timeout_s: float = 10.0) -> None:
@@ -65,7 +66,11 @@ class DockerReader:
         """The text of the row, when it was inspected, and what was said."""
         container_id, key, now = str(row.get("Id")), _row_key(row), time.monotonic()
         known = self._known.get(container_id)
-        if known and known[0] == key and (known[2].status in _SETTLED or _steady(key, now - known[1])):
+        if (
+            known
+            and known[0] == key
+            and (known[2].status in _SETTLED or not (_young(row) or now - known[1] >= RUNNING_S))
+        ):
             return known
         with self._link.asking("list containers"):
             try:
@@ -276,13 +281,15 @@ def _full(container_id: str) -> str:
     return container_id
 
 
-def _steady(key: tuple[str, ...], age_s: float) -> bool:
-    """A restart shows in the text of the row, except among the seconds of the first minute."""
-    return age_s < RUNNING_S and "second" not in key[1]
-
-
 def _row_key(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return str(row.get("State")), str(row.get("Status")), *map(str, row.get("Names") or ())
+    """What changes with its state. Seconds do not: a container that was started again is young again."""
+    status = re.sub(r"Up \d+ seconds", "Up seconds", str(row.get("Status")))
+    return str(row.get("State")), status, *map(str, row.get("Names") or ())
+
+
+def _young(row: Mapping[str, Any]) -> bool:
+    """Two starts between two lists can both be so young."""
+    return _YOUNG.match(str(row.get("Status"))) is not None
 
 
 def _find_pin(link: DockerLink, ref: str) -> tuple[str, shape.PinKind] | None:

@@ -38,8 +38,11 @@ class Bridge:
         post: Callable[[WorldChanged], object],
         backlog: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
+        reads_log: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`backlog`: writes that wait for the terminal; `reads_log`: whether the log has the focus."""
         self._store, self._post, self._backlog, self._clock = store, post, backlog, clock
+        self._reads_log = reads_log
         self._fresh = True
         self._heard_s = clock()
         self._silent_s = 0.0
@@ -51,8 +54,10 @@ class Bridge:
         self._fresh, self._heard_s = True, self._clock()
 
     def tick(self) -> None:
-        """For the timer: figures wait until a second is over; what happens, and the lines of a log, do not."""
-        if self._clock() - self._shown_s >= CALM_S or _news(self._shown, self._store.world):
+        """For the timer: figures wait until a second is over; what happens, and a log that is read, do not."""
+        world, shown = self._store.world, self._shown
+        late = shown is None or world.replayed or self._clock() - self._shown_s >= CALM_S
+        if late or (shown and _news(shown, world, reads_log=self._reads_log())):
             self.pump()
 
     def pump(self) -> None:
@@ -70,14 +75,12 @@ class Bridge:
         self._stop()
 
 
-_PRESSING = ("operations", "lease", "events", "source_errors", "log", "record", "recipes")
+_PRESSING = ("operations", "lease", "events", "source_errors", "record", "recipes")
 _READINGS = ("gpus", "host", "containers", "gateway")
 
 
-def _news(old: World | None, new: World) -> bool:
+def _news(old: World, new: World, *, reads_log: bool) -> bool:
     """Whether more than figures is new. What follows from a reading is made anew with each: its length counts."""
-    if old is None:
-        return True
     moved = any(getattr(old, name) is not getattr(new, name) for name in _PRESSING)
-    come = len(old.serves) != len(new.serves)
+    come = len(old.serves) != len(new.serves) or (reads_log and old.log is not new.log)
     return moved or come or any(getattr(old, name).state != getattr(new, name).state for name in _READINGS)

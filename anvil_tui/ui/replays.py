@@ -25,6 +25,7 @@ from anvil_tui.ui.presenters.history import moment_of
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleService, Player
 from anvil_tui.ui.text import literal
+from anvil_tui.ui.widgets.tail import Tail
 from anvil_tui.ui.work import off_loop
 
 if TYPE_CHECKING:
@@ -142,7 +143,10 @@ class Replays:
     def listen(self) -> None:
         """To the store of the service that is shown. A replay that stands still is not silent."""
         clock = time.monotonic if self.player is None else lambda: 0.0
-        self.app.bridge = Bridge(self.app.service.store, self.app.post_message, self.app.backlog, clock)
+        app = self.app
+        app.bridge = Bridge(
+            app.service.store, app.post_message, app.backlog, clock, lambda: isinstance(app.focused, Tail)
+        )
 
     def shows(self, world: World) -> bool:
         """Whether this world is of the service that is shown, and not a late one of the service before it."""

@@ -99,7 +99,12 @@ def test_containers_are_inspected_when_their_row_changes_and_running_ones_now_an
         ("Up 2 minutes (unhealthy)", 3),
         ("Up 1 second", 4),
         ("Up 1 second", 5),
-        ("Up 2 minutes", 6),
+        ("Up 4 seconds", 6),
+        ("Up 6 seconds", 6),
+        ("Up 50 seconds", 6),
+        ("Up 3 seconds", 7),
+        ("Up 50 seconds (unhealthy)", 8),
+        ("Up About a minute", 9),
     ):
         up["Status"] = status
         reader.list()
@@ -107,7 +112,7 @@ def test_containers_are_inspected_when_their_row_changes_and_running_ones_now_an
     assert daemon.count("GET /images/sha256:1/json") == 1
     stopped["Names"] = ["/renamed"]
     daemon.routes[f"GET /containers/{B}/json"] = (200, inspect(B, "renamed", "exited"))
-    assert [c.name for c in reader.list()] == ["a", "renamed"] and asked() == (6, 2)
+    assert [c.name for c in reader.list()] == ["a", "renamed"] and asked() == (9, 2)
 
 
 def test_list_that_is_no_list_of_objects_is_unreachable(daemon: HttpStub, url: str) -> None:

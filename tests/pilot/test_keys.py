@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from anvil_tui.ui.modals.picker import Picker
 from anvil_tui.ui.modals.plan_dialog import PlanDialog
 from anvil_tui.ui.screens.listing import Detail, Operations, Recipes
 from anvil_tui.ui.screens.overview import Overview
+from anvil_tui.ui.widgets.strips import Strips
 from tests.support import worlds
 from tests.support.console import Driver, console
 
@@ -511,6 +513,36 @@ class TestScreens:
             assert "NO NEWS for 12 s" in c.text
             await c.publish(worlds.calm())
             assert "NO NEWS" not in c.text
+
+
+class TestAtRest:
+    async def test_the_clock_goes_by_the_minute_where_nothing_else_moves(self, tmp_path: Path) -> None:
+        """A box at rest sends nothing; where a figure moves the clock is that moment's."""
+        first = worlds.calm()
+        async with console(first, tmp_path) as c:
+            header = c.app.screen.query_one("#header", Strips)
+            shown = header.lines
+            assert f"{first.now_utc:%H:%M:%S} UTC" in c.text
+            for seconds in (1, 2):
+                drawn = Strips.drawn
+                await c.publish(replace(first, now_utc=first.now_utc + timedelta(seconds=seconds)))
+                assert header.lines == shown and Strips.drawn == drawn
+            assert first.gpus.value is not None
+            hot = tuple(replace(g, temperature_c=99) for g in first.gpus.value.gpus)
+            hotter = replace(first.gpus, value=replace(first.gpus.value, gpus=hot))
+            await c.publish(replace(first, gpus=hotter, now_utc=first.now_utc + timedelta(seconds=3)))
+            assert f"{first.now_utc + timedelta(seconds=3):%H:%M:%S} UTC" in c.text
+            await c.publish(replace(first, gpus=hotter, now_utc=first.now_utc + timedelta(seconds=63)))
+            assert f"{first.now_utc + timedelta(seconds=63):%H:%M:%S} UTC" in c.text
+
+    async def test_lines_of_a_log_draw_the_log_alone(self, tmp_path: Path) -> None:
+        first = worlds.calm()
+        assert first.log is not None
+        async with console(first, tmp_path) as c:
+            await c.publish(first)
+            drawn = Strips.drawn
+            await c.publish(replace(first, log=replace(first.log, lines=(*first.log.lines, "the newest line"))))
+            assert "the newest line" in c.text and Strips.drawn == drawn + 1
 
 
 class TestLog:

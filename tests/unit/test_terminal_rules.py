@@ -88,7 +88,8 @@ def test_bridge_waits_while_the_terminal_is_behind_and_then_sends_the_newest() -
 def test_figures_wait_for_a_second_and_what_happens_does_not() -> None:
     """A second's figures are one redraw; a step, a log line, a source that breaks are there at the next tick."""
     store, posted, now = worlds.FakeStore(worlds.calm()), list[WorldChanged](), [0.0]
-    bridge = Bridge(store, posted.append, lambda: 0, clock=lambda: now[0])
+    reads_log = [False]
+    bridge = Bridge(store, posted.append, lambda: 0, lambda: now[0], lambda: reads_log[0])
     bridge.tick()
     first = worlds.calm()
     assert len(posted) == 1 and first.gpus.value is not None
@@ -100,6 +101,11 @@ def test_figures_wait_for_a_second_and_what_happens_does_not() -> None:
     now[0] = 1.0
     bridge.tick()
     assert [m.world for m in posted[1:]] == [hotter]
+    store.publish(replace(hotter, log=LogView("a", ("nobody reads it",))))
+    now[0] = 1.25
+    bridge.tick()
+    assert len(posted) == 2
+    reads_log[0] = True
     news = (
         replace(hotter, log=LogView("a", ("one",))),
         replace(hotter, events=(Event("2026-01-01T00:00:00Z", "gpus", "cannot be read"),)),

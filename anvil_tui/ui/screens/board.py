@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -13,6 +15,7 @@ from textual.screen import Screen
 
 from anvil_tui.core.world import World
 from anvil_tui.ui.actions import REGISTRY
+from anvil_tui.ui.bridge import CALM_S
 from anvil_tui.ui.presenters.cells import Cell, Row, View, spread
 from anvil_tui.ui.presenters.header import header
 from anvil_tui.ui.presenters.help import hints, urgent
@@ -20,7 +23,8 @@ from anvil_tui.ui.presenters.history import replay_strip
 from anvil_tui.ui.presenters.lifecycle import strip
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.pane import Pane
-from anvil_tui.ui.widgets.strips import Line
+from anvil_tui.ui.widgets.strips import Line, Strips
+from anvil_tui.ui.widgets.tail import Tail
 
 if TYPE_CHECKING:
     from anvil_tui.ui.app import Console
@@ -29,6 +33,7 @@ MIXED = ("standing", "stored")
 """Choices of the View whose keys are `KIND:NAME`."""
 _FILTERS = {name: name for name in ("serves", "log", "operations", "recipes", "bundles")} | {"tiny": "serves"}
 """By the id of a pane, the name of its filter."""
+_WITHOUT_LOG = tuple(f.name for f in fields(World) if f.name not in ("log", "now_s", "now_utc"))
 _MOVES = {"up,k": -1, "down,j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
 
 
@@ -40,6 +45,8 @@ class Board(Screen[None], inherit_bindings=False):
     HINTS: ClassVar[tuple[str, ...]] = ("view.help", "view.palette", "view.back", "view.filter", "view.detail")
     CALLED: ClassVar[dict[str, str]] = {}
     field = ""
+    _minute: datetime | None = None
+    _seen: tuple[World, View, float] | None = None
     BINDINGS = [
         *(Binding(keys, f"move({by})", show=False) for keys, by in _MOVES.items()),
     ]
@@ -69,15 +76,22 @@ class Board(Screen[None], inherit_bindings=False):
         self.show(self.console.world, self.console.view)
 
     def world_changed(self, world: World, view: View) -> None:
-        self.show(world, view)
+        """New lines of a log, which may come four times a second, concern nobody but the log. Ages concern all."""
+        seen, now = self._seen, (world, view, self.console.silent_s)
+        if seen and seen[1:] == now[1:] and world.now_s - seen[0].now_s < CALM_S and _new_lines(seen[0], world):
+            for tail in self.query(Tail):
+                tail.show(world, view)
+        else:
+            self._seen = now
+            self.show(world, view)
 
     def show(self, world: World, view: View) -> None:
+        drawn = Strips.drawn
         for pane in self.query(Pane):
             pane.show(world, view)
         width = self.size.width
         if not width or not self.is_mounted:
             return
-        self.query_one("#header", Line).set_rows(header(world, view, width))
         lines = strip(world, view, width, self.console.why_verb)
         if view.replay:
             lines = replay_strip(view.replay, view, width, home=self.console.replays.home is not None)
@@ -85,6 +99,16 @@ class Board(Screen[None], inherit_bindings=False):
             lines = (_silent(self.console.silent_s, width), lines[1])
         self.query_one("#strip", Line).set_rows(*lines)
         self.show_hints()
+        self._show_header(world, view, moved=Strips.drawn != drawn)
+
+    def _show_header(self, world: World, view: View, *, moved: bool) -> None:
+        """Where nothing else moves the clock goes by the minute: a box at rest sends nothing to the terminal."""
+        line, row = self.query_one("#header", Line), header(world, view, self.size.width)
+        minute = world.now_utc.replace(second=0, microsecond=0)
+        rest = bool(line.lines) and row.cells[:-1] == line.lines[0].cells[:-1] and minute == self._minute
+        if moved or world.replayed or not rest:
+            self._minute = minute
+            line.set_rows(row)
 
     def show_hints(self) -> None:
         """The hints, or for one key press the sentence that answers the last one."""
@@ -157,6 +181,11 @@ class Board(Screen[None], inherit_bindings=False):
         for pane in self.query(Pane):
             if pane.display:
                 yield from ("".join(c.text for c in r.cells) for r in pane.lines)
+
+
+def _new_lines(old: World, new: World) -> bool:
+    """Whether nothing but the log is new."""
+    return old.log is not new.log and all(getattr(old, name) is getattr(new, name) for name in _WITHOUT_LOG)
 
 
 def _field(world: World, key: str) -> str:

@@ -19,6 +19,8 @@ class Strips(Widget):
 
     COMPONENT_CLASSES = {*(f"tone--{t}" for t in TONES), "tone--cursor"}
     ascii_only = False
+    drawn = 0
+    """Counted up with every paint of any strip in which something differed."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
@@ -36,6 +38,7 @@ class Strips(Widget):
             if (y == was) != (y == lit) or _at(old, y).cells != _at(self.lines, y).cells
         ]
         if regions:
+            Strips.drawn += 1
             self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:

@@ -279,15 +279,17 @@ def middle(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def commands(folder: Path) -> dict[str, Any]:
     """What our commands say there and how long they take; one that this version has not is told so."""
     found: dict[str, Any] = {}
+    empty = folder / "empty"
+    empty.mkdir()
     for name, more in (
         ("status", ["--workspace", str(folder), "status"]), ("status, no workspace", ["status"]),
-        ("doctor", ["doctor"]), ("gpu-reader --once", ["gpu-reader", "--once"]),
+        ("doctor, no workspace", ["doctor"]),
     ):  # fmt: skip
         took = []
         for _ in range(5):
             began = time.perf_counter()
             ran = subprocess.run(
-                [sys.executable, "-m", "anvil_tui", *more], capture_output=True, text=True, cwd=folder, timeout=120
+                [sys.executable, "-m", "anvil_tui", *more], capture_output=True, text=True, cwd=empty, timeout=120
             )
             took.append(round(1000 * (time.perf_counter() - began)))
         found[name] = {"ms": took, "rc": ran.returncode, "out": ran.stdout[-6000:], "err": ran.stderr[-1000:]}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from anvil_tui.adapters.clock import SystemClock
+from anvil_tui.adapters.engine_http import HttpEngineReader
 from anvil_tui.adapters.toml_files import load_recipe, load_workspace
 from anvil_tui.cli.adopting import init
 from anvil_tui.cli.main import main
@@ -19,9 +21,10 @@ from anvil_tui.core.plan import Intent
 from anvil_tui.core.shape import changed, shape_of, write
 from anvil_tui.ports import ContainerSpec
 from anvil_tui.service.planning import plan
+from tests.pty.terminal_process import TerminalProcess
 from tests.real.fixtures import RealDocker
 from tests.real.workspace import KEY, running_gateway
-from tests.support.docker_box import MODEL, Box, free_port
+from tests.support.docker_box import LLAMA, MODEL, Box, free_port
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.real
@@ -45,7 +48,9 @@ def theirs(real_docker: RealDocker, llama_image: str, models_dir: Path) -> Itera
     box.ids.append(made["Id"])
     box.raw.start(made["Id"])
     box.foreign("while true; do sleep 1; done")
+    reader = HttpEngineReader(SystemClock())
     try:
+        wait_until(lambda: reader.read(LLAMA, port).http == "ready", "their engine is ready", 60)
         yield box, made["Id"], port
     finally:
         box.close()
@@ -70,19 +75,14 @@ def ask(
     return run
 
 
-def ready(ask: Ask) -> dict[str, Any] | None:
-    told: dict[str, Any] = json.loads(ask("status", "--json"))
-    serves = {s["container"]["name"]: s for s in told["serves"]}
-    return told if serves.get("their-llama", {}).get("phase") == "ready" else None
-
-
 def test_status_without_a_workspace_shows_the_engine_that_runs(
     theirs: tuple[Box, str, int], ask: Ask, tmp_path: Path
 ) -> None:
     _, container_id, port = theirs
-    told = wait_until(lambda: ready(ask), "their engine is found and ready", 60)
+    told = json.loads(ask("status", "--json"))
     [serve] = told["serves"]
     assert serve["container"]["id"] == container_id
+    assert serve["phase"] == "ready"
     assert serve["position"] == "foreign"
     engine = serve["engine"]["value"]
     assert (engine["kind"], engine["served"], engine["slots"]) == ("llamacpp", ["their-model"], 2)
@@ -92,11 +92,27 @@ def test_status_without_a_workspace_shows_the_engine_that_runs(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_console_opens_on_it_and_follows_its_log(theirs: tuple[Box, str, int], tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm-256color", "LANG": "C.UTF-8",
+           "DOCKER_HOST": theirs[0].url}  # fmt: skip
+    here = "import os, sys; os.chdir(sys.argv.pop()); from anvil_tui.cli.main import main; sys.exit(main([]))"
+    terminal = TerminalProcess(["-c", here, str(tmp_path)], env, (160, 50))
+    try:
+        terminal.until(b"serves their-model", 60)
+        terminal.until(f"listening on http://127.0.0.1:{theirs[2]}".encode(), 60)
+        assert b"NO WORKSPACE" in terminal.words
+        terminal.press(b"q")
+        code, _ = terminal.wait(20)
+        assert code == 0, terminal.words[-2000:]
+    finally:
+        if terminal.alive():
+            terminal.kill(9)
+
+
 def test_init_writes_a_workspace_that_is_what_runs_and_works(
     theirs: tuple[Box, str, int], ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box, container_id, port = theirs
-    wait_until(lambda: ready(ask), "their engine is found and ready", 60)
     folder = tmp_path / "made"
     said = ask("init", "made")
     [path] = (folder / "recipes").glob("*.toml")

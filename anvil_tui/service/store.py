@@ -48,23 +48,26 @@ class Store:
             if soon and len(self._waiting) < MOST_WAITING:
                 self._waiting.append(fields_of)
                 return self._world
-            new = self._next(self._world, (*self._waiting, fields_of))
-            self._waiting.clear()
+            new = self._lines(fields_of(self._world)) or self._next(self._world, (*self._waiting, fields_of))
             self._world, self._version = new, self._version + 1
             told = tuple(self._subscribers)
         for subscriber in told:
             subscriber()
         return new
 
+    def _lines(self, fields: Change) -> World | None:
+        """A log's lines come five times a second and nothing follows from them; None for any other change."""
+        return self._timed(reduce(self._world, fields)) if fields.keys() == {"log"} else None
+
+    def _timed(self, world: World) -> World:
+        return replace(world, now_s=self._clock.monotonic_s(), now_utc=self._clock.utc())
+
     def _next(self, old: World, changes: Iterable[Callable[[World], Change]]) -> World:
-        moved, names = old, set[str]()
+        self._waiting.clear()
+        moved = old
         for fields_of in changes:
-            fields = fields_of(moved)
-            moved, names = reduce(moved, fields), names | fields.keys()
-        new = replace(moved, now_s=self._clock.monotonic_s(), now_utc=self._clock.utc())
-        if names == {"log"}:
-            return new  # nothing follows from the lines of a log, which come five times a second
-        new = derive(new)
+            moved = reduce(moved, fields_of(moved))
+        new = derive(self._timed(moved))
         alarms, marks = alarms_after(old, new)
         new = replace(new, alarms=alarms, alarm_marks=marks)
         happened = tuple(events_between(old, new))

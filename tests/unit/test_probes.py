@@ -559,9 +559,11 @@ def test_what_waits_is_bounded(rig: Rig) -> None:
 def test_lines_of_a_log_make_a_world_in_which_nothing_else_is_new(rig: Rig) -> None:
     rig.probes.once()
     before = rig.store.world
+    rig.store.change(lambda w: {"suites": ("later",)}, soon=True)
     after = rig.store.update(log=LogView(A, ("one",)))
     same = [f.name for f in fields(World) if f.name not in ("log", "now_s", "now_utc")]
     assert after.log is not None and all(getattr(after, n) is getattr(before, n) for n in same)
+    assert rig.store.update().suites == ("later",)
 
 
 def test_an_unchanged_source_makes_no_world_of_its_own_and_is_newer_in_the_next(rig: Rig) -> None:

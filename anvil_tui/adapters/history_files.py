@@ -22,6 +22,7 @@ from uuid import uuid4
 from anvil_tui.adapters.files import locked
 from anvil_tui.core.errors import BadFile, EffectFailed, Refused
 from anvil_tui.core.recording import (
+    MALFORMED,
     Damaged,
     Frame,
     Head,
@@ -292,7 +293,10 @@ def indexed(lines: list[bytes]) -> Index:
     except Damaged as why:
         damage = f"line {why.line}: {why}"
     torn = not lines[-1].endswith(b"\n")
-    return replace(index_of(frames, head.since), damage=damage, torn=torn)
+    try:
+        return replace(index_of(frames, head.since), damage=damage, torn=torn)
+    except MALFORMED as why:
+        return Index(damage=f"a line of it is damaged: {type(why).__name__}", torn=torn)
 
 
 def _end(path: Path) -> datetime | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from anvil_tui.adapters.history_files import Segment, indexed, lines_in, segments
 from anvil_tui.core.errors import BadFile, EffectFailed, NotFound
 from anvil_tui.core.recording import (
+    MALFORMED,
     Damaged,
     Frame,
     Head,
@@ -34,9 +35,10 @@ class HistoryFolder:
         self.where = str(folder)
 
     def parts(self) -> tuple[tuple[str, Index], ...]:
-        now = segments(self._folder)
-        self._known = {s: self._known.get(s) or self._index(s) for s in now}
-        return tuple((f"{s.number:08d}", i) for s in now if (i := self._known[s]).spans or i.damage)
+        before = self._known  # two threads may ask at once
+        now = {s: before.get(s) or self._index(s) for s in segments(self._folder)}
+        self._known = now
+        return tuple((f"{s.number:08d}", i) for s, i in now.items() if i.spans or i.damage)
 
     def frames(self, part: str) -> tuple[Frame, ...]:
         """From the plain form while there is one: packing it takes that away last."""
@@ -109,7 +111,7 @@ class RecordingFile:
                 raise Damaged(begin + 1, f"it holds no world that can be shown: {why}") from why
             try:
                 index = index_of(frames, since)
-            except (LookupError, TypeError, AttributeError, ValueError) as why:
+            except MALFORMED as why:
                 raise Damaged(begin + 1, f"what follows here is no world: {type(why).__name__}") from why
             out[str(begin + 1)], since = (index, (begin, end)), index.spans[-1].end
         return out

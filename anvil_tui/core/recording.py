@@ -186,6 +186,9 @@ def lines_of(frames: Iterable[Frame], hide: Hide) -> Iterator[bytes]:
 
 # what a recording adds up to
 
+MALFORMED = (LookupError, TypeError, AttributeError, ValueError)
+"""What an index runs into when a line is JSON and its tree is no World's."""
+
 
 def index_of(frames: Iterable[Frame], since: str = "", every_s: float = 60.0) -> Index:
     """Spans, a sample a minute, moments and operations. Events of key frames count from `since` on."""
@@ -330,9 +333,12 @@ def to_remove(
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Kept:
-    """What a history holds, for the screen that shows it. `note` says why nothing is recorded now, "" = it is."""
+    """What a history holds, for the screen that shows it. `note` says why nothing is recorded now, "" = it is.
+
+    One is equal to itself alone: a week of samples is not compared for each drawing.
+    """
 
     where: str = ""
     index: Index = Index()

@@ -38,6 +38,7 @@ class Player:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._parts: tuple[tuple[str, Index], ...] = ()
+        self._spans: tuple[Span, ...] = ()
         self._frames: tuple[Frame, ...] = ()
         self._part = self._at = 0
         self._playing, self._speed, self._said = False, 0, ""
@@ -166,8 +167,7 @@ class Player:
 
     def _span(self, frame: Frame) -> Span:
         at = utc_text(frame.at)
-        whole = joined(index for _, index in self._parts).spans
-        inside = [s for s in whole if s.run == frame.run and _within(s, at)]
+        inside = [s for s in self._spans if s.run == frame.run and _within(s, at)]
         return inside[-1] if inside else Span(at, at, 1)
 
     # where it stands
@@ -176,6 +176,7 @@ class Player:
         """The parts as they are now; the one that is shown stays, whatever its number has become."""
         name = self._parts[self._part][0] if self._parts else ""
         self._parts = self._recording.parts()
+        self._spans = joined(index for _, index in self._parts).spans
         names = [n for n, _ in self._parts]
         self._part = names.index(name) if name in names else 0
 

@@ -16,7 +16,8 @@ CASES: dict[str, tuple[tuple[int, int], tuple[str, ...], tuple[str, ...]]] = {
     "history-wide": (WIDE, ("0",), ("not recorded for 600 s", "GPU 1 is lost", "done in 6 min 40 s")),
     "history-narrow": (NARROW, ("0",), ("not recorded for 600 s", "09-02 10:54:09")),
     "replay-wide": (
-        WIDE, ("0", "tab", "down", "enter"), ("REPLAY", "2026-09-02 11:29:09 UTC", "LOST GPU is lost", "esc now"),
+        WIDE, ("0", "tab", "down", "enter"),
+        ("REPLAY", "2026-09-02 11:29:09 UTC", "LOST GPU is lost", "esc now", "as recorded"),
     ),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 
 from anvil_tui.core.recording import Index, Kept, Playing, Ran, Sample, Span, seconds_between
 from anvil_tui.core.times import parse_time, span
@@ -58,10 +59,16 @@ def moments_panel(world: World, view: View, width: int, height: int) -> Panel:
     kept = view.shelf.history
     if kept is None or not kept.index.spans:
         return Panel("What happened", ())
+    return _happened(kept, view.span, view.zone, width)
+
+
+@lru_cache(maxsize=4)
+def _happened(kept: Kept, chosen: str, zone: tzinfo | None, width: int) -> Panel:
+    """Made once: a week of samples would be laid into columns every second."""
     index = kept.index
-    begin, end = _range(index, view.span)
-    rows = [*_figures(index, begin, end, view.zone, width), BLANK]
-    listed = _listed(index, begin, end, view.zone, width)
+    begin, end = _range(index, chosen)
+    rows = [*_figures(index, begin, end, zone, width), BLANK]
+    listed = _listed(index, begin, end, zone, width)
     if not listed:
         rows.append(row(Cell("nothing happened in this span", "dim")))
     return Panel(f"What happened {len(listed)}", (*rows, *listed))
@@ -82,34 +89,32 @@ def _figures(index: Index, begin: str, end: str, zone: tzinfo | None, width: int
         [Cell(" " * _LABEL), Cell(f"{first:%m-%d %H:%M:%S}", "dim")],
         [Cell(f"{last:%m-%d %H:%M:%S %Z}", "dim"), Cell(" " * 7)], width,
     )  # fmt: skip
-    seen = _columns(((s.begin, s.end, 1) for s in index.spans), begin, end, room)
-    out = [
-        ruler,
-        row(left("recorded", _LABEL, "dim"), Cell("".join(glyphs.BAR if n else " " for n in seen), "accent")),
-    ]
+    within = (first.timestamp(), last.timestamp(), room)
+    seen = _columns([(_second(s.begin), _second(s.end), 1) for s in index.spans], *within)
+    marks = "".join(glyphs.BAR if n else " " for n in seen)
+    out = [ruler, row(left("recorded", _LABEL, "dim"), Cell(marks, "accent"))]
+    samples = [(_second(s.at), s) for s in index.samples]
     busiest = max((s.requests for s in index.samples if s.requests is not None), default=0)
     measures: tuple[tuple[str, Callable[[Sample], float | None], int, str], ...] = (
         ("VRAM", lambda s: s.vram, 100, "%"), ("KV", lambda s: s.kv, 100, "%"),
         ("requests", lambda s: s.requests, max(1, busiest), ""),
     )  # fmt: skip
     for name, value_of, top, unit in measures:
-        points = [(s.at, s.at, v) for s in index.samples if (v := value_of(s)) is not None]
-        scaled = [(a, b, round(v * 100) if unit else round(v)) for a, b, v in points]
-        columns = _columns(scaled, begin, end, room)
+        known = [(at, v) for at, s in samples if (v := value_of(s)) is not None]
+        columns = _columns([(at, at, round(v * 100) if unit else round(v)) for at, v in known], *within)
         most = max((n for n in columns if n is not None), default=None)
         told = NA if most is None else f"{most}{unit}"
-        out.append(
-            row(left(name, _LABEL, "dim"), Cell(spark(columns, room, top), "spark"), Cell(f" {told:>5}", "dim"))
-        )
+        cells = (Cell(spark(columns, room, top), "spark"), Cell(f" {told:>5}", "dim"))
+        out.append(row(left(name, _LABEL, "dim"), *cells))
     return out
 
 
-def _columns(pieces: Iterable[tuple[str, str, int]], begin: str, end: str, room: int) -> list[int | None]:
-    """The largest value in each of `room` columns between two times; None where there is none."""
-    whole = max(1.0, seconds_between(begin, end))
+def _columns(pieces: Iterable[tuple[float, float, int]], begin: float, end: float, room: int) -> list[int | None]:
+    """The largest value in each of `room` columns between two epoch seconds; None where there is none."""
+    whole = max(1.0, end - begin)
     out: list[int | None] = [None] * room
     for first, last, value in pieces:
-        a, b = seconds_between(begin, first) / whole, seconds_between(begin, last) / whole
+        a, b = (first - begin) / whole, (last - begin) / whole
         if b < 0 or a > 1:
             continue
         for n in range(max(0, int(a * (room - 1))), min(room - 1, int(b * (room - 1))) + 1):
@@ -149,6 +154,12 @@ def moment_of(view: View, chosen: str) -> str:
     if chosen == ALL:
         return kept.index.spans[0].begin if kept and kept.index.spans else ""
     return chosen.partition(" ")[0]
+
+
+@lru_cache(maxsize=1 << 15)
+def _second(at: str) -> float:
+    """Epoch seconds. Parsing the samples of a week took 0.2 s of each move of the cursor."""
+    return _local(at, UTC).timestamp()
 
 
 def _local(at: str, zone: tzinfo | None) -> datetime:

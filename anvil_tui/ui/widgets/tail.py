@@ -24,6 +24,7 @@ class Tail(Pane):
         self.held: int | None = None
         self.shift = 0
         self._log: LogView | None = None
+        self._then = False
         self._engine: EngineKind | None = None
         self._lines: tuple[tuple[int, str], ...] = ()
 
@@ -32,6 +33,7 @@ class Tail(Pane):
         if log and self._log and log.container_id != self._log.container_id:
             self.held, self.shift = None, 0
         wanted = view.filter_of("log")
+        self._then = world.replayed
         self._log, self._lines = log, logs.matching(log, wanted) if log else ()
         self._engine = logs.engine_of(world)
         self.panel = Panel(logs.title(world, wanted, len(self._lines)), (), self._note())
@@ -44,7 +46,7 @@ class Tail(Pane):
         lost = f"  {log.dropped:,} dropped" if log.dropped else ""
         note = f"  {literal(log.note, 120)}" if log.note else ""
         if self.held is None:
-            return Cell(f"following{lost}{note}", "dim")
+            return Cell(f"{'as recorded' if self._then else 'following'}{lost}{note}", "dim")
         waiting = sum(n > self.held for n, _ in self._lines)
         return Cell(f"PAUSED  +{waiting:,} waiting{lost}{note}", "warn")
 

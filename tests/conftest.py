@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ KEPT = {"TEXTUAL_SNAPSHOT_TEMPDIR"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.set_threshold(50_000, 20, 50)  # every console is a large graph: a fifth of the time went into looking at it
     for name in list(os.environ):
         if name not in ALLOWED | KEPT and not name.startswith(ALLOWED_PREFIXES):
             del os.environ[name]

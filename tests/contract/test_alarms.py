@@ -20,6 +20,8 @@ import pytest
 from anvil_tui.adapters.alarm_file import AlarmFile
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.notify_command import CommandNotifier
+from anvil_tui.cli.console import Deeds, Service
+from anvil_tui.cli.wiring import open_box, open_probes
 from anvil_tui.core.alarms import Alarm, acknowledge
 from anvil_tui.core.box import Gpu, GpuSnapshot
 from anvil_tui.core.errors import BadFile, EffectFailed
@@ -416,6 +418,7 @@ def test_watch_prints_the_faults_of_a_box_tells_of_them_and_ends_at_sigterm(box:
         assert watch.end() == (0, "")
     first = json.loads(watch.printed[0])
     assert (first["type"], first["schema"], first["box"]) == ("watch", "anvil.watch/1", box.workspace.box.name)
+    assert list((box.folder / "state" / "history").glob("*.ndjson*")), "it records, as a console does"
     told = [json.loads(line) for line in (box.folder / "told").read_text().splitlines()]
     kinds = [(t["event"], t["alarm"]["kind"]) for t in told]
     assert {("raised", "gpu"), ("ended", "gpu"), ("raised", "kv")} <= set(kinds)
@@ -470,6 +473,25 @@ threading.Thread(target=tell, daemon=True).start()
 from anvil_tui.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
+
+
+def test_a_console_acknowledges_for_every_console_and_a_read_only_one_keeps_nothing(box: SimProcess) -> None:
+    opened = open_box(box.folder)
+    book = AlarmFile(box.folder / "state" / "alarms.json")
+    book.change(lambda kept: (alarm(),))
+    here, there = (open_probes(opened, read_only=only) for only in (False, True))
+    try:
+        for probes in (here, there):
+            probes.store.update(kept_alarms=book.read())
+        Deeds(opened, here.store).acknowledge(here.store.world.alarms[0])
+        assert here.store.world.alarms[0].acked_by, "seen at once where the key was pressed"
+        there.store.update(kept_alarms=book.read())
+        assert there.store.world.alarms[0].acked_by == here.store.world.alarms[0].acked_by
+        assert Service(opened, there, None).deeds is None
+        assert FileLease(box.folder / "state" / "alarms.lease").holder() is None
+    finally:
+        opened.gpus.close()
+        book.change(lambda kept: ())
 
 
 def test_alarms_on_the_command_line(box: SimProcess, run: Any) -> None:

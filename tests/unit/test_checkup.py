@@ -12,8 +12,8 @@ NAMES = {"gpu-box-7": "(host)", "ada": "(user)"}
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("/home/ada/ws/anvil.toml:3: box", "~/ws/anvil.toml:3: box"),
-        ("/home/adamant/x", "/home/adamant/x"),
+        ("/people/ada/ws/anvil.toml:3: box", "~/ws/anvil.toml:3: box"),
+        ("/people/adamant/x", "/people/adamant/x"),
         ("/srv/ada/x", "/srv/(user)/x"),
         ("ssh://ada@gpu-box-7.example.net:22/run: refused", "ssh://(host)/run: refused"),
         ("copy ada@gpu-box-7:/etc/key holds it", "copy (user)@(host):/etc/key holds it"),
@@ -27,7 +27,7 @@ NAMES = {"gpu-box-7": "(host)", "ada": "(user)"}
     ],
 )  # fmt: skip
 def test_nothing_gives_a_person_or_a_machine_away(text: str, want: str) -> None:
-    made = pasteable(Finding("p", "ok", text, text), "/home/ada", NAMES)
+    made = pasteable(Finding("p", "ok", text, text), "/people/ada", NAMES)
     assert made.says == made.todo == want
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -117,6 +117,7 @@ class Frame:
     tree: Tree = field(compare=False)
 
 
+N = TypeVar("N", int, float)
 _HEAD = TypeAdapter(Head)
 
 
@@ -191,7 +192,7 @@ MALFORMED = (LookupError, TypeError, AttributeError, ValueError)
 
 
 def index_of(frames: Iterable[Frame], since: str = "", every_s: float = 60.0) -> Index:
-    """Spans, a sample a minute, moments and operations. Events of key frames count from `since` on."""
+    """Spans, the most of each minute, moments and operations. Events of key frames count from `since` on."""
     spans: list[Span] = []
     samples: list[Sample] = []
     moments: list[Moment] = []
@@ -202,6 +203,8 @@ def index_of(frames: Iterable[Frame], since: str = "", every_s: float = 60.0) ->
         at = utc_text(frame.at)
         if not samples or abs(seconds_between(samples[-1].at, at)) >= every_s:
             samples.append(sample_of(frame))
+        else:
+            samples[-1] = _most(samples[-1], sample_of(frame))
         known = before.tree.get("events") if before and before.run == frame.run else None
         moments += _fresh(known, frame.tree.get("events") or [], since if before is None else utc_text(before.at))
         ran |= {o["id"]: _ran(o) for o in frame.tree.get("operations") or () if _is_time(o.get("started_at", ""))}
@@ -298,6 +301,15 @@ def sample_of(frame: Frame) -> Sample:
         round(max(full), 4) if full else None,
         sum(busy) if busy and None not in busy else None,
     )
+
+
+def _most(a: Sample, b: Sample) -> Sample:
+    """The larger of each, by the time of the first: a peak within a minute is not lost."""
+    return Sample(a.at, _larger(a.vram, b.vram), _larger(a.kv, b.kv), _larger(a.requests, b.requests))
+
+
+def _larger(a: N | None, b: N | None) -> N | None:
+    return b if a is None else a if b is None else max(a, b)
 
 
 def _value(reading: Any) -> Any:

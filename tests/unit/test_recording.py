@@ -294,6 +294,17 @@ def test_samples_tell_unknown_from_zero() -> None:
     assert sample(replace(calm, gateway=Reading.error("gone", 1.0, "haproxy", calm.gateway.value)))[2] is None
 
 
+def test_a_minute_is_told_by_the_most_that_was_seen_in_it() -> None:
+    """The first frame of a console has read nothing yet, and a peak may last one frame."""
+
+    def busy(second: float, in_flight: int | None) -> Frame:
+        backends = [] if in_flight is None else [{"in_flight": in_flight}]
+        return frame(second, gateway={"state": "known", "value": {"backends": backends}})
+
+    found = index_of([busy(0, None), busy(5, 0), busy(55, 7), busy(60, 1), busy(65, None)]).samples
+    assert [(s.at, s.requests) for s in found] == [(at(0), 7), (at(60), 1)]
+
+
 def test_retention_by_days_and_by_bytes() -> None:
     now = datetime(2026, 9, 10, tzinfo=UTC)
     kept = [("a", 10, now - timedelta(days=8)), ("b", 10, None), ("c", 10, now - timedelta(days=6)),

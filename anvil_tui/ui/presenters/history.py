@@ -125,7 +125,7 @@ def _columns(pieces: Iterable[tuple[float, float, int]], begin: float, end: floa
 def _listed(index: Index, begin: str, end: str, zone: tzinfo | None, width: int) -> list[Row]:
     """Keys are `TIME NUMBER`: two things may have happened at once."""
     found: list[tuple[str, list[Cell]]] = [
-        (m.at, [left(m.source, 14, "dim"), Cell(literal(m.text, 300), _TONES.get(m.tone, "text"))])
+        (m.at, [left(m.source, 14, "dim"), Cell("  "), Cell(literal(m.text, 300), _TONES.get(m.tone, "text"))])
         for m in index.moments
     ]
     found += [(r.started_at, _operation(r)) for r in index.ran]
@@ -143,7 +143,7 @@ def _operation(r: Ran) -> list[Cell]:
     took = "" if r.ended_at is None else f" in {span(max(0.0, seconds_between(r.started_at, r.ended_at)))}"
     tone = _OUTCOMES.get(r.outcome, "text")
     return [
-        left(f"{glyphs.RUN} {literal(r.kind, 12)}", 14, "accent"), Cell(literal(r.target, 80)),
+        left(f"{glyphs.RUN} {literal(r.kind, 12)}", 14, "accent"), Cell("  "), Cell(literal(r.target, 80)),
         Cell(f"  {r.outcome or 'had not ended'}{took}", tone),
     ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from anvil_tui.core.alarms import Alarm, acknowledge, ordered
 from anvil_tui.core.box import GpuSnapshot
 from anvil_tui.core.discovery import Found
 from anvil_tui.core.happenings import events_between
-from anvil_tui.core.journal import OperationView
+from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.serves import derive
@@ -378,6 +378,7 @@ def test_of_a_target_that_is_gone_the_alarm_ends() -> None:
 
 
 def test_while_gpus_cannot_be_read_the_alarm_of_a_lost_one_stays() -> None:
+    """O-04: a lost GPU is one alarm, also when the whole reader fails after it."""
     box = Box()
     box.after(1, **gpus(**LOST))
     box.after(1, **UNREAD_GPUS)
@@ -394,6 +395,40 @@ def test_what_an_operation_stops_is_no_alarm() -> None:
     for _ in range(10):
         assert [i for i in box.after(HOLD) if i.startswith(("failed", "rollback", "operation"))] == []
     assert worlds.promoting().serve(cid(INCUMBENT)).phase is Phase.STOPPED  # type: ignore[union-attr]
+
+
+EXITS = {
+    "a oom": (137, True, False, True), "b our kill after the grace": (137, False, True, False),
+    "c unknown sender": (137, False, False, True), "d SIGTERM": (143, False, True, False),
+    "e stopped": (0, False, True, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "oom", "ours", "raised"), EXITS.values(), ids=EXITS)
+def test_which_ends_of_a_serve_beside_the_incumbent_are_alarms(
+    code: int, oom: bool, ours: bool, raised: bool
+) -> None:
+    """O-27: only an OOM and a SIGKILL from nobody we know."""
+    stop = StepView("stop", "stop it", "done", worlds.at(70), worlds.at(50), 90)
+    done = OperationView("x-unload", "unload", INCUMBENT, role="primary", started_at=worlds.at(80),
+                         ended_at=worlds.at(40), outcome="done", steps=(stop,))  # fmt: skip
+    known = worlds.recipes()
+    ended = worlds.container(known[INCUMBENT], "exited", exit_code=code, oom_killed=oom, finished_at=worlds.at(55))
+    both = (worlds.container(known[CANDIDATE]), ended)
+    box = Box()
+    box.after(1, containers=Reading.known(both, NOW_S, "docker"), operations=(done,) if ours else ())
+    box.after(HOLD)
+    wanted = {f"failed:{cid(INCUMBENT)}"} if raised else set()
+    assert {a.id for a in box.world.alarms} == wanted
+    assert all(a.severity == "warn" for a in box.world.alarms)
+
+
+@pytest.mark.parametrize(("flat_s", "raised"), [(100, False), (400, True)])
+def test_a_prefill_of_the_full_context_is_no_wedged_engine(flat_s: float, raised: bool) -> None:
+    """O-45: health is 200 in both; a context of 393,216 may be read for 197 s."""
+    box = Box()
+    box.after(1, **flat(flat_s))
+    assert (f"wedged:{SERVING}" in box.after(HOLD)) is raised
 
 
 def test_a_box_without_alarms_has_none() -> None:

@@ -175,11 +175,11 @@ def test_a_clock_that_was_set_back_is_two_spans_and_the_second_counts() -> None:
 
 
 def test_a_frame_that_cannot_be_shown_is_said_and_the_last_one_stays() -> None:
-    bad = Frame(at(5), 5005.0, "boot", {**TREE, "gpus": 3})
+    bad = Frame(at(5), 5005.0, "boot", {**TREE, "host": 3})
     player = Player(Tape([frame(0), bad, frame(10)]))
     player.open()
     player.step(1)
-    arrive(player, 0, "cannot be shown: gpus")
+    arrive(player, 0, "cannot be shown: host")
     player.step(1)
     arrive(player, 10)
     player.close()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from anvil_tui.core.box import Capabilities, Request
 from anvil_tui.core.clients import Client
+from anvil_tui.core.engine_log import LoadPhase
 from anvil_tui.core.journal import WAITS, OperationView, StepView
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import derive
@@ -160,3 +161,27 @@ def disks() -> Disks:
         "containers": [{"id": "d" * 64, "name": "anvil-old", "status": "exited"}],
         "why": ["/srv/cache: permission denied"],
     })  # fmt: skip
+
+
+def loading(*earlier: OperationView, detail: LoadPhase | None = None) -> World:
+    """The promotion at its step `ready`: the candidate's engine starts. `earlier` operations are on record."""
+    world = worlds.promoting()
+    new = worlds.recipes()[worlds.CANDIDATE]
+    engine = worlds.engine(new, http="refused", served=(), metrics="off", running=None, waiting=None)
+    operation = replace(world.operations[1], steps=worlds.steps(5), last_note="http refused")
+    return derive(replace(
+        world, operations=(*earlier, operation), loads={} if detail is None else {worlds.cid(new.id): detail},
+        engines={worlds.cid(new.id): Reading.known(engine, worlds.NOW_S, "http")},
+        containers=Reading.known((worlds.container(new, started_at=worlds.at(100)),), worlds.NOW_S, "docker"),
+        trails={},
+    ))  # fmt: skip
+
+
+def broken() -> World:
+    """No source answers, and none ever did: the driver, the daemon, the gateway."""
+    return derive(replace(
+        worlds.calm(), gpu_history={}, engines={}, trails={}, log=None,
+        gpus=Reading.error("NVML Shared Library Not Found", worlds.NOW_S - 2, "nvml"),
+        containers=Reading.error("unix:///var/run/docker.sock: permission denied", worlds.NOW_S - 2, "docker"),
+        gateway=Reading.error("127.0.0.1:8404: connection refused", worlds.NOW_S - 2, "haproxy"),
+    ))  # fmt: skip

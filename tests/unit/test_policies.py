@@ -164,7 +164,8 @@ def test_ids_and_keys_are_unique() -> None:
     assert len(REGISTRY) == len(ACTIONS)
     assert all(len(a.id.split(".")) == 2 for a in ACTIONS)
     # control characters that a terminal sends for other keys, or takes for itself
-    assert not {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+z", "ctrl+s", "ctrl+q"} & set(keys)
+    assert not {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+s", "ctrl+q"} & set(keys)
+    assert [a.id for a in ACTIONS if "ctrl+z" in a.keys] == ["view.suspend"], "it is what a shell means by it"
 
 
 def test_a_halted_operation_can_be_taken_up_and_blocks_the_rest_until_it_is_accepted() -> None:

@@ -18,6 +18,7 @@ from anvil_tui.core.world import Event, World
 from anvil_tui.ui.presenters import capacity, gates, gpus, header, operations, serves, tiny
 from anvil_tui.ui.presenters.cells import Panel, Row, View
 from tests.support import worlds
+from tests.support.standings import loading
 
 VIEW = View(zone=UTC)
 WORLDS: dict[str, Callable[[], World]] = {
@@ -58,20 +59,6 @@ def beside(world: World) -> World:
     old = worlds.container(worlds.recipes()[worlds.INCUMBENT])
     others = tuple(c for c in world.containers.value or () if c.id != old.id)
     return derive(replace(world, containers=Reading.known((*others, old), worlds.NOW_S, "docker")))
-
-
-def loading(*earlier: OperationView, detail: LoadPhase | None = None) -> World:
-    """The promotion at its step `ready`: the candidate's engine starts. `earlier` operations are on record."""
-    world = worlds.promoting()
-    new = worlds.recipes()[worlds.CANDIDATE]
-    engine = worlds.engine(new, http="refused", served=(), metrics="off", running=None, waiting=None)
-    operation = replace(world.operations[1], steps=worlds.steps(5), last_note="http refused")
-    return derive(replace(
-        world, operations=(*earlier, operation), loads={} if detail is None else {worlds.cid(new.id): detail},
-        engines={worlds.cid(new.id): Reading.known(engine, worlds.NOW_S, "http")},
-        containers=Reading.known((worlds.container(new, started_at=worlds.at(100)),), worlds.NOW_S, "docker"),
-        trails={},
-    ))  # fmt: skip
 
 
 def took(seconds: float, target: str, outcome: str = "done") -> OperationView:

@@ -39,8 +39,17 @@ def test_one_changed_flag_is_one_field_and_its_value_is_highlighted() -> None:
     assert told[at + 1 : at + 3] == ["  A 2", "  B 4"]
     at = told.index("launch.argv --y")
     assert told[at + 1 : at + 3] == ["  A – not set", "  B given"]
-    dtype = next(r for r in panel.rows if any("fp8_e" in c.text for c in r.cells))
-    assert [(c.text, c.tone) for c in dtype.cells[1:]] == [("fp8_e", "text"), ("4m3", "mark")]
+    dtype = next(r for r in panel.rows if any("fp8_" in c.text for c in r.cells))
+    assert [(c.text, c.tone) for c in dtype.cells[1:]] == [("fp8_", "text"), ("e4m3", "mark")]
+
+
+def test_a_switch_is_a_word_and_an_empty_text_is_not_set() -> None:
+    a = recipe()
+    b = a.model_copy(update={"exclusive": not a.exclusive, "control": "" if a.control else "other"})
+    told = text(recipe_diff.panel(worlds.calm(), a, b, 60))
+    at = told.index("exclusive")
+    assert {told[at + 1], told[at + 2]} == {"  A yes", "  B no"}
+    assert any(line.endswith("– not set") for line in told[told.index("control") :][:3])
 
 
 def test_what_stands_before_a_flag_and_a_flag_that_comes_twice() -> None:

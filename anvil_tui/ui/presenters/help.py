@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from anvil_tui.core.world import World
 from anvil_tui.ui import keymap
 from anvil_tui.ui.actions import ACTIONS, Action
-from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, joined, left, row, spread
-from anvil_tui.ui.text import literal
+from anvil_tui.ui.presenters.cells import BLANK, Cell, Row, Tone, joined, left, row, spread, width_of
+from anvil_tui.ui.text import literal, wrap
 
 Why = Callable[[Action], str | None]
 
@@ -71,9 +71,10 @@ def _help(action: Action, closed: str | None, width: int) -> list[Row]:
     cells = [
         left(keys, 15, "faint" if closed else "strong"),
         left(action.label, 14, tone),
-        Cell(action.help, "dim"),
     ]
-    rows = [spread(cells, [], width)]
+    first, *more = wrap(action.help, max(8, width - width_of(cells)))
+    rows = [spread([*cells, Cell(first, "dim")], [], width)]
+    rows += [row(" " * width_of(cells), Cell(part, "dim")) for part in more]
     if closed:
         rows.append(spread([Cell(" " * 15), Cell(f"not now: {literal(closed)}", "warn")], [], width))
     return rows

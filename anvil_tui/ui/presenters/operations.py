@@ -80,6 +80,10 @@ def open_rows(world: World, width: int) -> list[Row]:
     return rows
 
 
+def state_mark(operation: OperationView) -> tuple[str, Tone]:
+    return _STATES[operation.state]
+
+
 def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
     glyph, tone = _STATES[operation.state]
     head = [Cell(f"{glyph} {operation.kind} ", tone), Cell(f"{literal(operation.target, 60)}  ", "strong")]

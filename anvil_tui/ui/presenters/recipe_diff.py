@@ -62,8 +62,10 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{path}[{inner.get('name') or inner.get('target') or number}]", inner)
     elif isinstance(value, list):
         yield path, ", ".join(map(str, value)) or "none"
-    else:
-        yield path, redact(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
+    elif isinstance(value, bool):
+        yield path, "yes" if value else "no"
+    elif value != "":
+        yield path, redact(f"{value:,}" if isinstance(value, int) else str(value))
 
 
 def _flags(path: str, argv: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -88,13 +90,19 @@ def _pair(name: str, a: str | None, other: str, b: str | None, width: int) -> li
 
 
 def _common(a: str, b: str) -> tuple[int, int]:
-    """How many characters are the same at the two ends."""
+    """How many characters are the same at the two ends, in whole words."""
     before = _same(a, b)
     return before, _same(a[before:][::-1], b[before:][::-1])
 
 
 def _same(a: str, b: str) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    """The length of the common beginning in whole words: half a word is no news."""
+    if a == b:
+        return len(a)
+    same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    while same and a[same - 1].isalnum():
+        same -= 1
+    return same
 
 
 def _value(name: str, value: str | None, before: int, after: int, width: int) -> list[Row]:

@@ -9,13 +9,13 @@ from anvil_tui.ui.presenters import alarms, gpus
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, sentence, spread
 from anvil_tui.ui.presenters.freshness import gpu_limit_s, state_note
 from anvil_tui.ui.presenters.header import worst
-from anvil_tui.ui.presenters.operations import open_rows
+from anvil_tui.ui.presenters.operations import current_step, elapsed, state_mark, state_word
 from anvil_tui.ui.presenters.serves import PHASE_TONES, shown
 from anvil_tui.ui.text import NA, fit, gib, literal
 
 
 def panel(world: World, view: View, width: int, height: int) -> Panel:
-    rows: list[Row] = [r for r in open_rows(world, width) if r.key][:1]
+    rows: list[Row] = _operation(world, width)
     if rows and (alarm := alarms.line(world, view, width)):  # with no operation open the strip shows it
         rows.insert(0, alarm)
     if world.problems:
@@ -28,6 +28,23 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
     rows += _gpus(world, width)
     old = state_note(world.containers, world.now_s) or state_note(world.gpus, world.now_s, gpu_limit_s(world))
     return Panel("Health", tuple(rows), old)
+
+
+def _operation(world: World, width: int) -> list[Row]:
+    """The operation that runs or waits for a person in one short line: how far it is gives way to nothing."""
+    operation = world.operation
+    if operation is None or not (operation.outcome is None or operation.needs_person):
+        return []
+    glyph, tone = state_mark(operation)
+    place, count, step = current_step(operation)
+    head = [
+        Cell(f"{glyph} {operation.kind} ", tone),
+        Cell(f"{place}/{count} "),
+        Cell(step.name if step else "", "dim"),
+    ]
+    word = "" if operation.state == "running" else state_word(operation)
+    tail = [Cell(f" {word}", tone)] if word else elapsed(world, operation, step, limit=False)[:1]
+    return [spread(head, tail, width, operation.id)]
 
 
 def _serve(serve: Serve, width: int) -> Row:

@@ -346,7 +346,8 @@ class TestSelection:
             await c.publish(replace(worlds.calm(), now_s=worlds.NOW_S + 0.1))
             assert painted == []
 
-    async def test_one_changed_number_paints_its_cells_only(self, tmp_path: Path) -> None:
+    async def test_one_changed_number_draws_its_line_only(self, tmp_path: Path) -> None:
+        """Of which only the cells that differ go to the terminal: `tests/unit/test_painter.py`."""
         async with console(worlds.calm(), tmp_path) as c:
             gpus = c.pane("gpus")
             painted: list[Region] = []
@@ -354,7 +355,7 @@ class TestSelection:
             snap = worlds.calm().gpus
             warmer = replace(snap.value, gpus=(worlds.gpu(0, temperature_c=62), worlds.gpu(1)))  # type: ignore[type-var]
             await c.publish(replace(worlds.calm(), gpus=replace(snap, value=warmer)))
-            assert [(r.y, r.width, r.height) for r in painted] == [(1, 1, 1)]
+            assert [(r.y, r.width, r.height) for r in painted] == [(1, gpus.size.width, 1)]
 
     async def test_log_follows_the_selected_container(self, tmp_path: Path) -> None:
         async with console(worlds.calm(), tmp_path) as c:

@@ -1,4 +1,4 @@
-"""Runs the checks as stages: the cheap ones in turn, then the others side by side; stops at the first that fails.
+"""Runs the checks as stages: what is cheap or asserts times in turn, the others side by side, until one fails.
 
 `python -m tests.stages [NAME...]`. As root every test stage has namespaces of its own (tests.real.netns), so they
 meet in nothing but the machine's time; private ones cannot do without. One line a stage as it ends, with seconds.
@@ -14,11 +14,12 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
 from tests.support.environment import cut
 
@@ -26,51 +27,49 @@ ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 PYTHON = (sys.executable, "-m")
 PYTEST = (*PYTHON, "pytest", "-q")
-AT_ONCE = 4  # each waits for a third of its time; more than twice as many as cores would meet the tests' deadlines
+AT_ONCE = 3  # each waits for a third of its time; with more, engines and consoles of two cores come too late
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`first` = runs in turn before all that are not, as we are. `urgent` goes before the others on the machine:
-    it asserts or measures times, and would say no when it was kept waiting."""
+    """`when`: "first" = in turn before all others; "long" = begins then; "timed" = in turn beside the long one
+    alone, for it asserts how fast something is; "beside" = AT_ONCE of them, the long one among them.
+
+    `nice` is no way to be timed: Linux weighs sessions against each other, and niceness within one only.
+    """
 
     name: str
     argv: tuple[str, ...]
+    when: Literal["first", "long", "timed", "beside"] = "beside"
     private: bool = False
-    first: bool = False
-    urgent: bool = False
     whole_environment: bool = False
     deadline_s: int = 2700
 
 
-def _first(name: str, *argv: str, whole_environment: bool = False) -> Stage:
-    return Stage(name, argv, first=True, whole_environment=whole_environment, deadline_s=600)
-
-
-def _tests(name: str, *words: str, private: bool = False, urgent: bool = False) -> Stage:
-    return Stage(name, (*PYTEST, *words), private=private, urgent=urgent)
+def _pytest(name: str, *words: str, private: bool = False) -> Stage:
+    return Stage(name, (*PYTEST, *words), private=private)
 
 
 KILL = "tests/e2e/test_kill.py"
 
-# The long ones begin; those that most often fail come next; what is short fills the end.
+# What most often fails begins, and what is short fills the end.
 STAGES = (
-    _first("format", str(BIN / "ruff"), "format", "--check", "."),
-    _first("lint", str(BIN / "ruff"), "check", "."),
-    _first("imports", str(BIN / "lint-imports")),
-    _first("types", str(BIN / "mypy")),
-    _first("parts", *PYTHON, "tests.real.parts", "smol", "qwen", whole_environment=True),
-    Stage("soak", (*PYTHON, "tests.soak", "600"), private=True),
-    _tests("unit", "tests/unit", "tests/hygiene"),
+    Stage("format", (str(BIN / "ruff"), "format", "--check", "."), "first"),
+    Stage("lint", (str(BIN / "ruff"), "check", "."), "first"),
+    Stage("imports", (str(BIN / "lint-imports"),), "first"),
+    Stage("parts", (*PYTHON, "tests.real.parts", "smol", "qwen"), "first", whole_environment=True),
+    Stage("soak", (*PYTHON, "tests.soak", "600"), "long", private=True),
+    Stage("types", (str(BIN / "mypy"),), "timed"),
+    Stage("pty", (*PYTEST, "tests/pty"), "timed"),
+    _pytest("unit", "tests/unit", "tests/hygiene"),
     Stage("faults", (*PYTHON, "tests.faults"), private=True),
-    _tests("kill", "-s", KILL, "-k", "promote", private=True),
-    _tests("contract", "tests/contract", private=True),
-    _tests("pilot", "tests/pilot", urgent=True),
-    _tests("kill-2", "-s", KILL, "-k", "not promote", private=True),
-    _tests("e2e", "tests/e2e", f"--ignore={KILL}", private=True, urgent=True),
-    _tests("real", "tests/real", private=True),
-    _tests("snapshot", "tests/snapshot"),
-    _tests("pty", "tests/pty", urgent=True),
+    _pytest("kill", "-s", KILL, "-k", "promote", private=True),
+    _pytest("pilot", "tests/pilot"),
+    _pytest("contract", "tests/contract", private=True),
+    _pytest("e2e", "tests/e2e", f"--ignore={KILL}", private=True),
+    _pytest("kill-2", "-s", KILL, "-k", "not promote", private=True),
+    _pytest("real", "tests/real", private=True),
+    _pytest("snapshot", "tests/snapshot"),
 )
 PRINTED = ("kill", "kill-2", "faults")
 
@@ -97,12 +96,15 @@ class Run:
     lock: Lock = field(default_factory=Lock)
 
     def all_pass(self, chosen: Sequence[Stage]) -> bool:
-        if not all(self._passes(s) for s in chosen if s.first):
+        if not all(self._passes(s) for s in chosen if s.when == "first"):
             return False
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            waiting = [pool.submit(self._passes, s) for s in chosen if not s.first]
             try:
-                return all([w.result() for w in waiting])
+                waiting = [pool.submit(self._passes, s) for s in chosen if s.when == "long"]
+                if all(self._passes(s) for s in chosen if s.when == "timed"):
+                    waiting += [pool.submit(self._passes, s) for s in chosen if s.when == "beside"]
+                wait(waiting)
+                return all([w.result() for w in waiting]) and not self.failed
             except BaseException:  # Ctrl-C, or a signal: sessions of their own do not get it
                 self._end_all()
                 raise
@@ -130,11 +132,8 @@ class Run:
         argv = stage.argv
         if "pytest" in argv:
             argv = (*argv, f"--junitxml={self.folder / stage.name}.xml")
-        root = os.geteuid() == 0
-        if stage.private or (root and not stage.first):
+        if stage.private or ("pytest" in argv and os.geteuid() == 0):
             argv = (*PYTHON, "tests.real.netns", *argv)
-        if stage.urgent and root:
-            argv = ("nice", "-n", "-5", *argv)
         environment = dict(os.environ) if stage.whole_environment else cut(os.environ)
         with (self.folder / f"{stage.name}.log").open("wb") as out:
             with self.lock:

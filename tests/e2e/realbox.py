@@ -22,7 +22,7 @@ from anvil_tui.core.world import OPERATION_LABEL, RECIPE_LABEL, BoxRecord
 class RealBox:
     """Looks at the box with its own readers, and acts only through the product's command line or processes."""
 
-    verb_s = 180
+    verb_s = 600
 
     def __init__(self, directory: Path) -> None:
         self.dir, self.workspace = directory, load_workspace(directory)

@@ -247,6 +247,7 @@ def loaded() -> Iterator[int]:
 
 def terminals(folder: Path, rounds: int = 3) -> dict[str, Any]:
     """CPU, bytes, memory and first paint of both, in turn, at one reading a second."""
+    empty = folder / "empty"
     env = {
         **os.environ,
         "TERM": "xterm-256color",
@@ -256,13 +257,14 @@ def terminals(folder: Path, rounds: int = 3) -> dict[str, Any]:
     }
     tools = {
         "anvil-tui": (["-m", "anvil_tui", "--workspace", str(folder)], rb"anvil ", rb"/140\.4 GiB"),
+        "anvil-tui, no workspace": (["-m", "anvil_tui"], rb"anvil ", rb"/140\.4 GiB"),
         "nvitop": (["-m", "nvitop", "--monitor", "full", "--interval", "1"], b"NVITOP", rb"/ 140\.4GiB"),
     }  # fmt: skip
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in tools}
     for _ in range(rounds):
         for name, (argv, paints, reads) in tools.items():
             try:
-                with Terminal([sys.executable, *argv], env, Path.cwd()) as terminal:
+                with Terminal([sys.executable, *argv], env, empty) as terminal:
                     row: dict[str, Any] = {"paint_ms": terminal.until(paints), "reads_ms": terminal.until(reads)}
                     terminal.drain(6)
                     found[name].append(row | asdict(terminal.cost(8)))
@@ -280,7 +282,6 @@ def commands(folder: Path) -> dict[str, Any]:
     """What our commands say there and how long they take; one that this version has not is told so."""
     found: dict[str, Any] = {}
     empty = folder / "empty"
-    empty.mkdir()
     for name, more in (
         ("status", ["--workspace", str(folder), "status"]), ("status, no workspace", ["status"]),
         ("doctor, no workspace", ["doctor"]),
@@ -335,7 +336,7 @@ def main(argv: Sequence[str]) -> int:
         folder = Path(temporary)
         (folder / "anvil.toml").write_text(WORKSPACE)
         (folder / "key").write_text("a-key-of-this-run-only\n")
-        for part in ("recipes", "gates"):
+        for part in ("recipes", "gates", "empty"):
             (folder / part).mkdir()
         reader = Reader(INTERVAL_S)
         try:

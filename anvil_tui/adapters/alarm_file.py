@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from anvil_tui.adapters.files import folder_lock, write_atomic
 from anvil_tui.core.alarms import Alarm
 from anvil_tui.core.errors import BadFile, EffectFailed
+from anvil_tui.core.times import parse_time
 
 ALARMS_SCHEMA = "anvil.alarms/1"
 _ADAPTER = TypeAdapter(tuple[Alarm, ...])
@@ -59,7 +60,10 @@ class AlarmFile:
             table = json.loads(data)
             if not isinstance(table, dict) or table.get("schema") != ALARMS_SCHEMA:
                 raise BadFile(str(self._path), f"schema: must be {ALARMS_SCHEMA}; remove the file")
-            return _ADAPTER.validate_python(table.get("alarms"))
+            alarms = _ADAPTER.validate_python(table.get("alarms"))
+            for alarm in alarms:
+                parse_time(alarm.since), parse_time(alarm.acked_at)
+            return alarms
         except ValidationError as why:
             first = why.errors()[0]
             key = ".".join(str(p) for p in ("alarms", *first["loc"]))

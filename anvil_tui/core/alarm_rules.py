@@ -29,6 +29,7 @@ from typing import Any
 
 from anvil_tui.core.alarms import Alarm, Level, LevelState, Marks, Severity, adopted, step, with_acks
 from anvil_tui.core.box import MIB, Gpu
+from anvil_tui.core.gpu_wire import APPLICATION_XIDS
 from anvil_tui.core.journal import OperationView
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.serves import lost_gpus, restart_loop, tag_drift
@@ -42,8 +43,6 @@ KV_MARGIN, RESERVE_MARGIN_MIB = 0.10, 256
 EVENT_S = 900.0
 """An event is an alarm for so long after the last of its kind."""
 THROTTLES = ("hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake")
-APPLICATION_XIDS = (13, 31, 43, 45, 69)
-"""Xids that a program on the GPU can cause, by NVIDIA's list; any other speaks of the GPU or its driver."""
 _OF_GPUS = ("gpu", "ecc", "row-remap", "xid", "throttle", "reserve")
 _OF_SERVES = ("failed", "wedged", "restart", "kv", "drift")
 
@@ -222,13 +221,15 @@ def _remap(world: World, gpu: Gpu, key: str, name: str) -> Level:
 
 
 def _xid(world: World, gpu: Gpu, before: Gpu | None, key: str, name: str) -> Level:
-    """A reader that was started again counts from 0: what it told of before is no news."""
+    """A reader that was started again counts from 0: what it told of before is no news, and neither is what a GPU
+    has told of when it answers again."""
     if gpu.xids is None:
         return _level(world, "xid", key, "unknown", "")
-    told = (before.xids or 0) if before else 0
+    told = before.xids if before else 0
     what = "which a program on it can cause" if gpu.xid in APPLICATION_XIDS else "look in the kernel log"
     text = f"{name}: Xid {gpu.xid}: {what}"
-    return _event(world, "xid", key, gpu.xids > told, text, "warn" if gpu.xid in APPLICATION_XIDS else "bad")
+    new = told is not None and gpu.xids > told
+    return _event(world, "xid", key, new, text, "warn" if gpu.xid in APPLICATION_XIDS else "bad")
 
 
 def _reserve(world: World, gpu: Gpu, key: str, name: str) -> Level:

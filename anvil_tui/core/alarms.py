@@ -121,17 +121,22 @@ def _raised(level: Level, now: datetime) -> Alarm:
 
 
 def _worse(alarm: Alarm, level: Level, now: datetime) -> Alarm:
-    """An acknowledged one that grew worse is a new one, unless it was acknowledged just now; of one that nobody
-    has acknowledged the words follow."""
-    again = level.event and level.state == "on"
-    if level.grade <= alarm.grade and not again:
+    """An acknowledged one that grew worse is a new one, unless it is the same again so soon after; of one that
+    nobody has acknowledged the words follow, but those of a bad one stay before those of a warning."""
+    if level.state != "on" or not (level.event or level.grade > alarm.grade or _outdoes(level, alarm)):
         return alarm
-    grade = max(level.grade, alarm.grade + again)
+    grade = max(level.grade, alarm.grade + 1)
     if not alarm.acked_by:
-        return replace(alarm, severity=level.severity, text=level.text or alarm.text, grade=grade)
-    if (age_s(parse_time(alarm.acked_at), now) or 0.0) < SAME_S:
+        if _outdoes(alarm, level):
+            return replace(alarm, grade=grade)
+        return replace(alarm, severity=level.severity, text=level.text, grade=grade)
+    if (age_s(parse_time(alarm.acked_at), now) or 0.0) < SAME_S and not _outdoes(level, alarm):
         return alarm
-    return replace(_raised(level, now), text=level.text or alarm.text, grade=grade)
+    return replace(_raised(level, now), grade=grade)
+
+
+def _outdoes(one: Alarm | Level, other: Alarm | Level) -> bool:
+    return one.severity == "bad" and other.severity == "warn"
 
 
 def adopted(have: tuple[Alarm, ...], kept: Iterable[Alarm]) -> tuple[Alarm, ...]:
@@ -141,14 +146,21 @@ def adopted(have: tuple[Alarm, ...], kept: Iterable[Alarm]) -> tuple[Alarm, ...]
 
 
 def with_acks(have: Iterable[Alarm], kept: Iterable[Alarm]) -> tuple[Alarm, ...]:
-    """With the acknowledgements of other consoles; one of before an alarm was raised is not for it."""
+    """With the acknowledgements of other consoles. One of before an alarm was raised is not for it, unless this
+    console only saw a little later what was acknowledged there."""
     acked = {k.id: k for k in kept if k.acked_by}
     return tuple(
         replace(a, acked_by=k.acked_by, acked_at=k.acked_at)
-        if (k := acked.get(a.id)) and not a.acked_by and k.acked_at >= a.since
+        if (k := acked.get(a.id)) and not a.acked_by and _covers(k, a)
         else a
         for a in have
     )
+
+
+def _covers(kept: Alarm, alarm: Alarm) -> bool:
+    since, acked = parse_time(alarm.since), parse_time(kept.acked_at)
+    late_s = 0.0 if since is None or acked is None else (since - acked).total_seconds()
+    return late_s <= 0 or (late_s < SAME_S and alarm.grade <= kept.grade and not _outdoes(alarm, kept))
 
 
 def acknowledge(alarm: Alarm, by: str, at: datetime) -> Callable[[tuple[Alarm, ...]], tuple[Alarm, ...]]:

@@ -28,7 +28,8 @@ class GpuProcess:
 class Gpu:
     """One GPU. Identity is `uuid`; `index` is a label. `processes` None = the list is not available here.
 
-    `xids` counts the Xids that the driver told of since its reader began, `xid` is the newest of them (0 = none).
+    `xids` counts the Xids that the driver told of since its reader began, `xid` is the newest of them (0 = none):
+    of those that came at once one that speaks of the GPU, before those of its programs, which follow from it.
     `remap_pending`: rows are remapped at the next reset of the GPU; `remap_failed`: they cannot be any more.
     `mig` are the UUIDs of its slices while it is in MIG mode; None = it is whole, or the driver cannot tell.
     """

@@ -17,6 +17,8 @@ from typing import Any, Literal, cast, get_args
 from anvil_tui.core.box import Gpu, GpuProcess, GpuSnapshot, GpuState
 
 GPU_SCHEMA = "anvil.gpus/1"
+APPLICATION_XIDS = (13, 31, 43, 45, 69)
+"""Xids that a program on the GPU can cause, by NVIDIA's list; any other speaks of the GPU or its driver."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,8 @@ def _merged(
         else:
             by, at = (k.acked_by, k.acked_at) if k.acked_by else (alarm.acked_by, alarm.acked_at)
             out.append(replace(alarm, since=k.since, acked_by=by, acked_at=at))
+            if (k.severity, alarm.severity) == ("warn", "bad") and not by:
+                news.append(("raised", out[-1]))
     news.extend(("ended", gone) for gone in have.values())
     return tuple(out)
 
@@ -155,7 +157,10 @@ class Caller:
 
     def _run(self) -> None:
         while (told := self._next()) is not None and not self._cancelled.is_set():
-            why = self._notifier.send(told, self._cancelled.is_set)
+            try:
+                why = self._notifier.send(told, self._cancelled.is_set)
+            except Exception as bug:  # the next alarm is told all the same
+                why = f"not told: {type(bug).__name__}: {bug}"
             lost = f"{self._lost} alarms were not told: too many waited for the command" if self._lost else ""
             self._say("; ".join(t for t in (why, lost) if t))
 

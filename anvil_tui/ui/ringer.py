@@ -1,4 +1,4 @@
-"""The terminal's bell, once for each alarm that is new and that nobody has acknowledged."""
+"""The terminal's bell, once for each alarm that is new, or bad by now, and that nobody has acknowledged."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Ringer:
 
     def __init__(self, ring: Callable[[], object] | None) -> None:
         self._ring = ring
-        self._heard: set[tuple[str, str]] = set()
+        self._heard: set[tuple[str, ...]] = set()
 
     def hear(self, world: World) -> None:
         if world.replayed or self._ring is None:
             return
-        now = {(a.id, a.since) for a in world.alarms if not a.acked_by}
+        now: set[tuple[str, ...]] = {(a.id, a.since, a.severity) for a in world.alarms if not a.acked_by}
         new, self._heard = now - self._heard, now
         if new:
             self._ring()

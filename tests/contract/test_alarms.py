@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,7 +144,12 @@ def test_what_is_kept_is_read_again_by_another_process(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "alarms.json").stat().st_mode & 0o777 == 0o600
 
 
-DAMAGED = ("", "{", "[]", '{"schema": "anvil.alarms/2"}', '{"schema": "anvil.alarms/1", "alarms": [{"id": 1}]}')
+ROW = '"id": "gpu:x", "kind": "gpu", "target": "x", "severity": "bad", "text": "t"'
+DAMAGED = (
+    "", "{", "[]", '{"schema": "anvil.alarms/2"}', '{"schema": "anvil.alarms/1", "alarms": [{"id": 1}]}',
+    f'{{"schema": "anvil.alarms/1", "alarms": [{{{ROW}, "since": "noon"}}]}}',
+    f'{{"schema": "anvil.alarms/1", "alarms": [{{{ROW}, "since": "2026-09-02T11:00:00Z", "acked_at": "noon"}}]}}',
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", DAMAGED)
@@ -252,6 +258,35 @@ def test_what_waits_is_bounded_and_what_was_lost_is_said(tmp_path: Path) -> None
     caller.stop()
     assert len(sent) <= WAITING + 1 and sent == sorted(sent)
     assert "were not told" in said[-1]
+
+
+def test_a_folder_of_temporary_files_that_is_full_ends_no_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next alarm is told when there is room again."""
+    said, folder = list[str](), tmp_path / "told"
+    caller = alarm_keeper.Caller(CommandNotifier(tmp_path, ("sh", "-c", "cat >> told"), 20), said.append)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    caller.start()
+    caller.put({"n": 1})
+    wait_until(lambda: said, "an error is said")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    caller.put({"n": 2})
+    wait_until(lambda: folder.exists() and folder.read_text() == '{"n": 2}\n', "the next one is told")
+    caller.stop()
+    assert str(tmp_path / "none") in said[0] and said[-1] == ""
+
+
+def test_a_warning_that_turns_bad_is_told_again(desk: Desk) -> None:
+    store = desk.console(desk.script("cat >> told"))
+    for xid, count in ((0, 0), (31, 1), (31, 2), (79, 3), (45, 4)):
+        card = Gpu(1, UUID, xid=xid, xids=count)
+        store.update(gpus=Reading.known(GpuSnapshot("1", (card,)), desk.clock.s, "nvml"))
+        grades = [count - 1] if count else []
+        wait_until(lambda want=grades: [a.grade for a in desk.book.read()] == want, f"Xid {xid} is kept")  # type: ignore[misc]
+    desk.told_of(2)
+    assert [line["alarm"]["severity"] for line in desk.lines()] == ["warn", "bad"]
+    assert {line["alarm"]["since"] for line in desk.lines()} == {desk.book.read()[0].since}
 
 
 # two processes of one box

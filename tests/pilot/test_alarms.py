@@ -93,6 +93,8 @@ async def test_the_bell_rings_once_for_each_new_alarm(tmp_path: Path, monkeypatc
         again = tuple(replace(a, since=worlds.at(1), acked_by="") for a in more.alarms)
         await c.publish(replace(more, alarms=again))
         assert len(rung) == 2, "an alarm that came back is new"
+        await c.publish(replace(more, alarms=tuple(replace(a, severity="bad") for a in again)))
+        assert len(rung) == 3, "a warning turned bad"
 
 
 def test_the_bell_is_silent_for_what_was_seen_for_a_replay_and_when_it_is_off() -> None:

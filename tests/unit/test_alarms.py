@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.alarm_rules import APPLICATION_XIDS, EVENT_S, alarms_after
-from anvil_tui.core.alarms import Alarm, acknowledge, ordered
+from anvil_tui.core.alarm_rules import EVENT_S, alarms_after
+from anvil_tui.core.alarms import Alarm, acknowledge, ordered, with_acks
 from anvil_tui.core.box import GpuSnapshot
 from anvil_tui.core.discovery import Found
+from anvil_tui.core.gpu_wire import APPLICATION_XIDS
 from anvil_tui.core.happenings import events_between
 from anvil_tui.core.journal import OperationView, StepView
 from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.serves import derive
 from anvil_tui.core.standing import ClientState, CredentialState
+from anvil_tui.core.times import utc_text
 from anvil_tui.core.waivers import Waiver
 from anvil_tui.core.world import Lease, Phase, World
 from tests.support import worlds
@@ -363,6 +365,69 @@ def test_a_reader_that_was_started_again_tells_of_no_old_xid() -> None:
     assert box.after(1, **gpus(**WELL)) == ()
     assert box.after(1, **gpus(**{**WELL, "xid": None, "xids": None})) == ()
     assert box.after(1, **gpus(**WELL)) == ()
+
+
+def test_an_xid_of_before_a_gap_is_no_news_after_it() -> None:
+    """A GPU whose row failed for a while has no count then, which is not 0."""
+    box = Box()
+    box.after(1, **gpus(**{**WELL, "xid": 79, "xids": 3}))
+    box.after(1)
+    assert box.after(EVENT_S) == ()
+    box.after(1, **gpus(**{**WELL, "xid": None, "xids": None}))
+    assert box.after(1, **gpus(**{**WELL, "xid": 79, "xids": 3})) == ()
+    assert box.after(1, **gpus(**{**WELL, "xid": 79, "xids": 4})) == (f"xid:{UUIDS[1]}",)
+
+
+def test_an_xid_of_a_program_does_not_cover_one_of_the_gpu() -> None:
+    """The driver ends the programs of a GPU that fell off the bus, and tells of each."""
+    box = Box()
+    box.after(1, **gpus(**WELL))
+    box.after(1, **gpus(**{**WELL, "xid": 79, "xids": 1}))
+    box.after(1, **gpus(**{**WELL, "xid": 45, "xids": 2}))
+    assert (box.alarm.severity, "Xid 79" in box.alarm.text) == ("bad", True)
+    box.after(1)
+    box.after(EVENT_S - 1)
+    assert box.alarm.severity == "bad"
+    assert box.after(1) == (), "it ends after the last of them"
+
+
+def test_what_turns_bad_just_after_the_warning_was_acknowledged_is_news() -> None:
+    box = Box()
+    box.after(1, **gpus(**WELL))
+    box.after(1, **gpus(**{**WELL, "xid": 31, "xids": 1}))
+    box.after(1)
+    box.ack()
+    box.after(5, **gpus(**{**WELL, "xid": 79, "xids": 2}))
+    assert (box.alarm.acked_by, box.alarm.severity, "Xid 79" in box.alarm.text) == ("", "bad", True)
+
+
+def test_restarts_that_become_a_loop_are_bad() -> None:
+    """Each restart before it was an alarm that grew, too."""
+    box = Box()
+    box.after(1)
+    for n in (1, 2, 3):
+        box.after(5, trails={SERVING: replace(worlds.trail(NOW_S), restarts=n)})
+    assert box.alarm.severity == "warn"
+    box.after(5, **containers("restarting", restart_count=3))
+    alarm = next(a for a in box.world.alarms if a.kind == "restart")
+    assert (alarm.severity, "restarted 3 times" in alarm.text) == ("bad", True)
+    raised = len(box.events)
+    box.over(EVENT_S)
+    assert len(box.events) == raised, "and are told of once"
+
+
+@pytest.mark.parametrize(
+    ("late_s", "more", "by"), [(5, {}, "ana"), (59, {}, "ana"), (61, {}, ""), (5, {"grade": 1}, "")]
+)
+def test_what_was_acknowledged_before_this_console_saw_it_is_acknowledged(
+    late_s: int, more: dict[str, Any], by: str
+) -> None:
+    """Two consoles read at different moments. Much later, or worse, it is another one."""
+    there = ill_for(ROWS["throttle"], HOLD)
+    kept = acknowledge(there.alarm, "ana", there.world.now_utc)(())
+    since = utc_text(there.world.now_utc + timedelta(seconds=late_s))
+    (mine,) = with_acks((replace(there.alarm, since=since, **more),), kept)
+    assert mine.acked_by == by
 
 
 # targets that are gone

@@ -19,6 +19,7 @@
  *   I.mig=UUID,...  GPU I is in MIG mode and has these slices, with a free place between them
  *   epoch=N         a driver restart: when N differs from what nvmlInit saw, every call answers 1
  *   I.xid=CODE I.xids=N   N Xids happened so far, all of this code; those after registration are told
+ *   I.then=CODE     the last of them has this code
  *   I.pending= I.failed=  row remapping
  *   proc=I,PID,BYTES   a compute process on GPU I (any number of lines); BYTES -1 = not available
  *   log=FILE        every call is appended to FILE: "call what index"
@@ -337,6 +338,7 @@ API R nvmlEventSetWait_v2(struct set *s, struct event *e, unsigned ms) {
     if (!alive()) return UNINIT;
     if (s->seen >= num(h, "xids", 0)) return num(h, "lost", 0) ? LOST : 10;
     s->seen++;
-    *e = (struct event){ h, 8, num(h, "xid", 0), 0xffffffffu, 0xffffffffu };
+    long code = num(h, s->seen < num(h, "xids", 0) ? "xid" : "then", num(h, "xid", 0));
+    *e = (struct event){ h, 8, code, 0xffffffffu, 0xffffffffu };
     return OK;
 }

@@ -177,12 +177,16 @@ def test_ecc_row_remapping_and_xids(rig: Rig, state: State) -> None:
     state.set(g0__xid=48, g0__xids=5)
     first = gpus(until(reader, lambda r: gpus(r)[0].xids == 2))[0]
     assert first.xid == 48
-    state.set(g0__xid=79, g0__xids=6, g0__lost=1)
+    state.set(g0__xid=94, g0__xids=7, g0__then=45)
+    first = gpus(until(reader, lambda r: gpus(r)[0].xids == 4))[0]
+    assert first.xid == 94, "what its programs then did is no more than what follows"
+    state.set(g0__then=None)
+    state.set(g0__xid=79, g0__xids=8, g0__lost=1)
     first = gpus(until(reader, lambda r: gpus(r)[0].state == "lost"))[0]
     assert first.total_bytes is None
     state.set(g0__lost=None)
     first = gpus(until(reader, lambda r: gpus(r)[0].state == "ok"))[0]
-    assert (first.xid, first.xids) == (79, 3)
+    assert (first.xid, first.xids) == (79, 5)
 
 
 def test_what_a_gpu_has_not_got_is_no_zero(rig: Rig, state: State) -> None:

@@ -29,7 +29,7 @@ async def armed(c: Driver) -> None:
 class TestGates:
     async def test_rows_arrive_while_the_lane_runs(self, tmp_path: Path) -> None:
         async with console(measured.measuring(1), tmp_path) as c:
-            await c.press("4", "down")
+            await c.press("4")
             assert "Rows 1" in c.text and "A chart needs rows at two places" in c.text
             await c.publish(measured.measuring(2))
             assert "Rows 2" in c.text and "decode, tok/s a stream" in c.text and "65.5K" not in c.text

@@ -500,6 +500,7 @@ class TestScreens:
         async with console(worlds.calm(), tmp_path, (120, 60)) as c:
             await c.press("question_mark")
             await c.dialog()
+            await c.press(*["pagedown"] * 3)
             assert "not now: primary is admitted already" in c.text
 
     async def test_silence_of_the_store_is_said(self, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ async def test_hints_help_palette_strip_and_sentences_show_it(tmp_path: Path) ->
         assert "was interrupted: R resumes it, U undoes it" in c.text
         await c.press("f1")
         await c.dialog()
+        await c.press(*["pagedown"] * 3)
         assert "B, f9" in c.text
         await c.press("escape", "ctrl+o")
         await c.type("qualify")

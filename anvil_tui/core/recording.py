@@ -7,6 +7,8 @@ changed since the line before it. A recording that several files make up is read
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -117,6 +119,9 @@ class Frame:
     tree: Tree = field(compare=False)
 
 
+MALFORMED = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""What reading runs into when a line is JSON and what it holds is no recording's."""
+
 N = TypeVar("N", int, float)
 _HEAD = TypeAdapter(Head)
 
@@ -135,10 +140,10 @@ def read_head(line: bytes) -> Head:
     try:
         raw = json.loads(line)
         schema = str(raw["schema"])
-    except (ValueError, TypeError, KeyError) as why:
+    except MALFORMED as why:
         raise Damaged(1, "this is no recording of anvil-tui: its first line names no schema") from why
     number = schema.removeprefix(FAMILY)
-    if not schema.startswith(FAMILY) or not number.isdigit():
+    if not schema.startswith(FAMILY) or not re.fullmatch("[1-9][0-9]{0,5}", number):
         raise Damaged(1, f"this is no recording of anvil-tui: its schema is {schema[:60]!r}")
     if int(number) > VERSION:
         raise Damaged(
@@ -161,15 +166,15 @@ def read_frames(lines: Iterable[bytes], first: int = 2) -> Iterator[Frame]:
             return
         try:
             raw = json.loads(line)
-            at, s, n = parse_time(raw["at"]), float(raw["s"]), int(raw["n"])
+            at, s, n = _stamp(raw["at"]), float(raw["s"]), int(raw["n"])
             key = raw.get("key")
             if key is None and (n != last + 1 or not tree):
                 raise ValueError(f"frame {n} follows frame {last}: what is between them is lost")
             tree = key if key is not None else apply(tree, raw["d"])
             run = str(raw.get("run", run))
-            if at is None or not isinstance(tree, dict):
-                raise ValueError("it has no time, or no world")
-        except (ValueError, TypeError, KeyError, RecursionError) as why:
+            if not isinstance(tree, dict) or not math.isfinite(s):
+                raise ValueError("it has no world, or its clock is no number")
+        except MALFORMED as why:
             raise Damaged(number, f"this line is damaged: {why}") from why
         last = n
         yield Frame(at, s, run, tree)
@@ -186,9 +191,6 @@ def lines_of(frames: Iterable[Frame], hide: Hide) -> Iterator[bytes]:
 
 
 # what a recording adds up to
-
-MALFORMED = (LookupError, TypeError, AttributeError, ValueError)
-"""What an index runs into when a line is JSON and its tree is no World's."""
 
 
 def index_of(frames: Iterable[Frame], since: str = "", every_s: float = 60.0) -> Index:
@@ -270,12 +272,21 @@ def _fresh(known: Sequence[Tree] | None, events: Sequence[Tree], since: str) -> 
     yield from (m for m in made if _is_time(m.at))
 
 
-def _is_time(text: str) -> bool:
+def _stamp(text: Any) -> datetime:
+    """ValueError when it is no time, or one at the edge of the calendar, which no other zone has."""
+    at = parse_time(text) if isinstance(text, str) else None
+    if at is None or not 1 < at.year < 9999:
+        raise ValueError(f"{str(text)[:40]!r} is no time that a clock shows")
+    return at
+
+
+def _is_time(text: Any) -> bool:
     """Somebody else's file may say anything."""
     try:
-        return parse_time(text) is not None
+        _stamp(text)
     except ValueError:
         return False
+    return True
 
 
 def _ran(o: Tree) -> Ran:

@@ -24,6 +24,8 @@ from anvil_tui.core.world import World
 Tree = dict[str, Any]
 Hide = Callable[[str], str]
 CLOCKS = ("now_s", "now_utc")
+MOST_ITEMS = 20_000
+"""In a list or object that a change copies: in a file made to do harm each short line would copy a huge one."""
 # A bounded list that grew by more than this between two frames is written anew.
 _SLIDES = 64
 _PLAIN = (str, int, float, bool)
@@ -42,6 +44,8 @@ def decode(tree: Tree, at: datetime, s: float) -> World:
     except ValidationError as why:
         first = why.errors()[0]
         raise ValueError(f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}") from why
+    except RecursionError as why:
+        raise ValueError("it is nested too deeply") from why
     return replace(world, read_only=True, replayed=True)
 
 
@@ -80,6 +84,8 @@ def apply(tree: Any, patch: Any) -> Any:
 
 
 def _applied(tree: Any, patch: Any) -> Any:
+    if isinstance(tree, dict | list) and len(tree) > MOST_ITEMS:
+        raise ValueError(f"it changes one of {len(tree):,} things, more than a box has")
     if isinstance(patch, list):
         return patch[0] if len(patch) == 1 else [*tree[patch[0] :], *patch[1]]
     if isinstance(tree, list):

@@ -211,6 +211,31 @@ def test_a_damaged_line_ends_what_can_be_told(
     assert told.value.line == number
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"at": 5}, {"at": None}, {"at": {"a": 1}}, {"at": "9999-12-31T23:59:59-23:59"},
+        {"at": "0001-01-01T00:00:00Z"},
+        {"at": "2026-09-02T00:00:00+99:99"}, {"s": float("inf")}, {"s": float("nan")}, {"s": 10**400},
+        {"n": float("inf")}, {"n": []}, {"key": 7}, {"key": []},
+    ],
+)  # fmt: skip
+def test_no_member_of_a_line_can_do_more_than_spoil_that_line(wrong: dict[str, Any]) -> None:
+    good = json.loads(next(lines_of([frame(0, a=1)], str)))
+    with pytest.raises(Damaged, match="this line is damaged") as told:
+        list(read_frames([dumped({**good, **wrong}) + b"\n"]))
+    assert told.value.line == 2
+
+
+def test_a_short_line_cannot_copy_a_huge_list() -> None:
+    """A million such lines, each with a list of its own, would take all memory of the box."""
+    many = frame(0, a=[0] * 20_001)
+    lines = [next(lines_of([many], str)), b'{"n":2,"at":"2026-09-02T00:00:05Z","s":5,"d":{"a":{"0":[1]}}}\n']
+    with pytest.raises(Damaged, match="20,001 things") as told:
+        list(read_frames(lines))
+    assert told.value.line == 3
+
+
 def test_a_line_without_its_end_was_never_whole() -> None:
     lines = list(lines_of([frame(0, a=1), frame(5, a=2)], str))
     assert [f.tree for f in read_frames([lines[0], lines[1][:-1]])] == [{"a": 1}]
@@ -224,6 +249,10 @@ def test_a_line_without_its_end_was_never_whole() -> None:
         (b'{"schema": "anvil.recipe/1"}\n', "no recording of anvil-tui: its schema is 'anvil.recipe/1'"),
         (b'{"schema": "anvil.history/2", "box": "b"}\n', "newer anvil-tui .anvil.history/2"),
         (b'{"schema": "anvil.history/1"}\n', "head is damaged"),
+        (b'{"schema": "anvil.history/0", "box": "b"}\n', "no recording of anvil-tui"),
+        ('{"schema": "anvil.history/\u00b2", "box": "b"}\n'.encode(), "no recording of anvil-tui"),
+        (b'{"schema": "anvil.history/' + b"9" * 5000 + b'"}\n', "no recording of anvil-tui"),
+        (b"[" * 99_999 + b"\n", "no recording of anvil-tui"),
     ],
 )
 def test_a_foreign_head_is_told(line: bytes, said: str) -> None:

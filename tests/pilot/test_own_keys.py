@@ -69,7 +69,7 @@ async def test_hints_help_palette_strip_and_sentences_show_it(tmp_path: Path) ->
         assert "B, f9" in c.text
         await c.press("escape", "ctrl+o")
         await c.type("qualify")
-        assert "(f5)" in c.text
+        assert any("(qualify)" in line and line.rstrip().endswith(" f5") for line in c.text.splitlines())
 
 
 async def test_read_only_closes_a_given_key(tmp_path: Path) -> None:

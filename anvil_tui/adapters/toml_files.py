@@ -194,6 +194,11 @@ def _load(
     text = _decode(path, _read(path))
     data = _parse(path, text)
     places = find_places(text)
+    if model is Settings:
+        dotted = {
+            (k[0], f"{k[1]}.{k[2]}", *k[3:]): at for k, at in places.items() if k[0] == "keys" and len(k) > 2
+        }
+        places = {**dotted, **places}
     if data.get("schema", schema if model is Settings else None) != schema:
         has = f"not {data['schema']!r}" if "schema" in data else "and is missing"
         raise bad_file(str(path), places, [(("schema",), f'must be "{schema}", {has}')])

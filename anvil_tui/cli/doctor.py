@@ -41,12 +41,14 @@ def doctor(args: argparse.Namespace) -> int:
     checks: list[tuple[str, Check]] = [("python", _python), ("settings", lambda: _settings(args))]
     if directory is None:
         bare = open_bare()
-        workspace, gpus = bare.workspace, bare.sources.gpus
+        workspace, gpus, name = bare.workspace, bare.sources.gpus, ""
+        if bare.complaint:
+            checks.append(("docker", lambda: iter([Finding("docker", "unknown", bare.complaint, needed=False)])))
         checks += _machine(workspace, gpus, bare.sources.containers, bare.clock, Path.cwd())
         checks.append(("workspace", lambda: iter([Finding("workspace", "ok", NO_WORKSPACE)])))
     else:
         box = open_box(directory)
-        workspace, gpus = box.workspace, box.gpus
+        workspace, gpus, name = box.workspace, box.gpus, box.workspace.box.name
         checks += _machine(workspace, gpus, box.containers, box.clock, directory)
         checks += _workspace(box, directory)
     checks.append(("terminal", lambda: _terminal(args)))
@@ -54,7 +56,7 @@ def doctor(args: argparse.Namespace) -> int:
         found = [f for part, check in checks for f in _asked(part, check)]
     finally:
         gpus.close()
-    shown = [pasteable(f, str(Path.home()), _names(workspace)) for f in found]
+    shown = [pasteable(f, str(Path.home()), _names(workspace, name)) for f in found]
     print(json.dumps(checkup_json(shown)) if args.json else "\n".join(checkup_lines(shown)))
     return 0 if good(found) else 4
 
@@ -69,10 +71,12 @@ def _asked(part: str, check: Check) -> list[Finding]:
     return found
 
 
-def _names(workspace: Workspace) -> dict[str, str]:
-    """Words that give this person or a machine away. The box's own name is shown everywhere, so it stays."""
+def _names(workspace: Workspace, name: str) -> dict[str, str]:
+    """Words that give this person or a machine away. The `name` that a person gave the box stays: it is shown
+    everywhere."""
     hosts = {socket.gethostname(), socket.gethostname().partition(".")[0]}
     url = workspace.containers.url
+    hosts.add(urlsplit(os.environ.get("DOCKER_HOST", "")).netloc.partition(":")[0].rpartition("@")[2])
     named = [t.host for c in workspace.credentials for t in c.targets] + [c.host for c in workspace.clients]
     named += [urlsplit(url).netloc.partition(":")[0]] if url.startswith("ssh://") else []
     hosts |= {host.rpartition("@")[2] for host in named}
@@ -80,7 +84,7 @@ def _names(workspace: Workspace) -> dict[str, str]:
     with suppress(OSError, KeyError):  # nobody has this user id here: there is no name to hide
         users.add(getpass.getuser())
     found = dict.fromkeys(users - {"root"}, "(user)") | dict.fromkeys(hosts - {"localhost"}, "(host)")
-    return {word: into for word, into in found.items() if len(word) > 1 and word != workspace.box.name}
+    return {word: into for word, into in found.items() if len(word) > 1 and word != name}
 
 
 def _python() -> Iterator[Finding]:

@@ -115,13 +115,17 @@ def told_port(argv: Iterable[str]) -> int | None:
 
 
 def askable(containers: Iterable[Container]) -> Mapping[str, tuple[Container, tuple[int, ...], str]]:
-    """By id, who is asked and where, or why not. On the host's network a port belongs to one container alone:
-    where two claim it, neither is asked. What can be no engine and has no door is left out."""
+    """By id, who is asked and where, or why not. A published port belongs to who publishes it, and one on the
+    host's network to one container alone: where two claim it, neither is asked. What can be no engine and has no
+    door is left out."""
     rows = {c.id: (c, *doors(c)) for c in containers if c.status == "running"}
     claims = Counter(ports[0] for c, ports, _ in rows.values() if c.network == "host" and ports)
+    published = {port for c, ports, _ in rows.values() if c.network != "host" for port in ports}
     found: dict[str, tuple[Container, tuple[int, ...], str]] = {}
     for key, (c, ports, why) in rows.items():
-        if c.network == "host" and ports and claims[ports[0]] > 1:
+        if c.network == "host" and ports and ports[0] in published:
+            found[key] = (c, (), f"another container publishes port {ports[0]}")
+        elif c.network == "host" and ports and claims[ports[0]] > 1:
             found[key] = (c, (), f"{claims[ports[0]]} containers on the host's network claim port {ports[0]}")
         elif ports or may_be_engine(c):
             found[key] = (c, ports, why)

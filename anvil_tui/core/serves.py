@@ -128,7 +128,8 @@ def position_of(world: World, c: Container) -> Position:
             return "incumbent"
         if c.id in held.rollback:
             return "rollback"
-    return "candidate" if c.id in world.record.serves or OPERATION_LABEL in c.labels else "foreign"
+    ours = OPERATION_LABEL in c.labels and c.id not in world.found
+    return "candidate" if c.id in world.record.serves or ours else "foreign"
 
 
 def _in_flight(world: World, c: Container, record: ServeRecord | None, seat: Seat | None) -> int | None:

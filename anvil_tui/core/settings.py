@@ -47,7 +47,10 @@ def _flat(value: Any) -> Any:
         return value
     flat: dict[str, Any] = {}
     for name, inner in value.items():
-        flat |= {f"{name}.{k}": v for k, v in inner.items()} if isinstance(inner, dict) else {name: inner}
+        ids = {f"{name}.{k}": v for k, v in inner.items()} if isinstance(inner, dict) else {name: inner}
+        if twice := flat.keys() & ids.keys():
+            raise ValueError(f"{min(twice)} is there twice")
+        flat |= ids
     return flat
 
 

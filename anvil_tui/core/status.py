@@ -158,7 +158,10 @@ def _lease(world: World) -> str:
 def _alarms(world: World) -> Iterator[str]:
     """Those that are kept, and what is one at once: no level can hold in the moment of one `status`."""
     if world.watcher is None:
-        yield "nobody watches this box: `anvil-tui watch`, or an open console"
+        how = (
+            "`anvil-tui watch`, or an open console" if world.workspace.roles else "alarms are kept in a workspace"
+        )
+        yield f"nobody watches this box: {how}"
     yield from (f"{a.since[:19]}Z {alarm_text(a)}" for a in ordered(world.alarms))
     if not world.alarms:
         yield "none"

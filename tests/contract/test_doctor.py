@@ -69,6 +69,29 @@ def test_a_daemon_that_answers_is_ok(folder: Path, told: Told, tmp_path: Path) -
     assert code == 0
 
 
+@pytest.mark.parametrize("url", ["ssh://ada@box.invalid", "tcp://box.invalid:2375"])
+def test_a_docker_host_that_is_not_used_is_said(
+    folder: Path, told: Told, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", url)
+    found = told()[1]
+    assert found["docker"][0]["state"] == "unknown"
+    assert "which discovery does not read: give a workspace" in found["docker"][0]["says"]
+    assert "box.invalid" not in json.dumps(found) and "ada@" not in json.dumps(found)
+
+
+def test_without_a_workspace_the_name_of_the_machine_is_hidden_too(
+    folder: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A box that nobody named is called after its machine."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "rack7.example")
+    here = folder / "rack7"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    found = told()[1]
+    assert "/(host): " in found["disk"][0]["says"], found["disk"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
 def test_a_socket_that_this_user_may_not_open_names_the_group(folder: Path, told: Told, tmp_path: Path) -> None:
     with serve(DOCKER, unix=tmp_path / "docker.sock"):

@@ -9,8 +9,13 @@ import pytest
 
 from anvil_tui.core.box import Container, GpuGrant
 from anvil_tui.core.discovery import Recognised, doors, may_be_engine, told_port, without_file
+from anvil_tui.core.reading import Reading
 from anvil_tui.core.recipe import EngineKind
+from anvil_tui.core.serves import derive
+from anvil_tui.core.status import status_lines
+from anvil_tui.core.world import OPERATION_LABEL, Phase
 from anvil_tui.service.discovery import AGAIN_S, Discovery
+from tests.support.bare import discovered
 
 PLAIN = Container("a" * 64, "web", "running", "sha256:1", "nginx:1", network="bridge", started_at="t1")
 VLLM = replace(PLAIN, argv=("vllm", "serve", "m"))
@@ -143,7 +148,38 @@ def test_two_containers_that_claim_one_port_of_the_host_are_not_mixed_up() -> No
     assert finder.asked == []
 
 
+def test_a_client_on_the_hosts_network_is_not_the_engine_whose_port_it_calls() -> None:
+    """`vllm bench serve --port 8001` names the port of somebody else, which that one publishes."""
+    client = replace(VLLM, id="b" * 64, network="host", argv=("vllm", "bench", "serve", "--port", "8001"))
+    for rows in ([at(8001), client], [client, at(8001)]):
+        finder = _Finder({8001: ENGINE})
+        found = Discovery(finder, _Clock()).look(rows)
+        assert (found["a" * 64].port, found["b" * 64].engine) == (8001, None)
+        assert found["b" * 64].why == "not reachable: another container publishes port 8001"
+        assert finder.asked == [8001]
+
+
+def test_an_engine_that_an_operation_made_is_what_it_says_without_its_workspace() -> None:
+    world = discovered()
+    made = [replace(c, labels={OPERATION_LABEL: "20260902-1150-load"}) for c in world.containers.value or ()]
+    known = Reading.known(tuple(made), world.now_s, "docker")
+    seen = {s.container.id: s for s in derive(replace(world, containers=known)).serves}
+    plain = {s.container.id: s for s in derive(world).serves}
+    for key in world.found:
+        assert (seen[key].phase, seen[key].why, seen[key].position) == (
+            plain[key].phase,
+            plain[key].why,
+            "foreign",
+        )
+    assert Phase.READY in {s.phase for s in seen.values()}
+
+
 def test_the_workspace_of_no_file_has_no_role_and_a_proper_name() -> None:
     made = without_file("GPU_Box.lan", "unix:///run/docker.sock")
     assert (made.box.name, made.roles, made.containers.url) == ("gpu_box.lan", (), "unix:///run/docker.sock")
     assert made.policies.drain_timeout_s == 300
+
+
+def test_status_without_a_workspace_names_no_verb_that_needs_one() -> None:
+    """`watch` keeps alarms in a workspace."""
+    assert not [line for line in status_lines(discovered()) if "anvil-tui watch" in line]

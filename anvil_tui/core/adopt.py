@@ -17,7 +17,9 @@ from anvil_tui.core.redact import MASK, redact, redact_argv
 from anvil_tui.core.shape import changed, shape_of, write
 from anvil_tui.core.text import clean
 
-_SECRET_NAME = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"(^|_)(TOKEN|SECRET|PASS|PASSWORD|PASSPHRASE|BASIC_AUTH|API_KEY|ACCESS_KEY)$", re.IGNORECASE
+)
 # What our own container of a serve says of GPUs, whatever the recipe says.
 _GPU_ENV = ("NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _MODEL_FLAGS: Mapping[EngineKind, tuple[str, ...]] = {
@@ -156,7 +158,7 @@ def _argv(running: Running, kind: EngineKind, notes: list[str]) -> tuple[list[st
         notes.append(f"launch.argv holds braces that look like a placeholder: {redact(braced[0])}")
     argv, ports = _put(argv, "--port", "{port}")
     argv, hosts = _put(argv, "--host", "127.0.0.1")
-    known = kind is not EngineKind.OPENAI and not any(" " in arg and "--" in arg for arg in argv)
+    known = kind is not EngineKind.OPENAI and not any(" " in arg and "--" in arg for arg in running.argv)
     if not ports and known:
         argv += ["--port", "{port}"]
         notes.append("launch.argv: --port added; it listened on the engine's own default port")
@@ -188,7 +190,7 @@ def _without_secrets(argv: Sequence[str], notes: list[str]) -> list[str]:
         if arg == shown:
             out.append(arg)
             continue
-        flag = arg.partition("=")[0] if arg.startswith("-") else "a value"
+        flag = "a shell's line" if " " in arg else arg.partition("=")[0] if arg.startswith("-") else "a value"
         if out and redact_argv((out[-1], "x"))[1] == MASK:
             flag = out.pop()
         notes.append(

@@ -96,6 +96,22 @@ def test_a_shells_line_is_moved_too() -> None:
     )
 
 
+def test_a_shells_line_with_a_secret_makes_no_recipe_that_could_be_started() -> None:
+    a = made(attrs("-c", "exec vllm serve m --port 8000 --api-key k1 k2"))
+    assert a.recipe["launch"]["argv"] == ["-c"]
+    assert a.recipe["loadable"] is False
+    assert "put {port} into launch.argv" in a.recipe["not_loadable_because"]
+    assert "launch.argv: a shell's line holds a secret and is left out" in said(a)
+    assert "default port" not in said(a), "which nobody knows"
+
+
+@pytest.mark.parametrize("name", ["DB_PASS", "KEY_PASSPHRASE", "NGINX_BASIC_AUTH", "DB_PASSWORD", "HF_TOKEN"])
+def test_no_variable_that_is_called_a_secret_is_written(name: str) -> None:
+    a = made(attrs("m", env=(f"{name}=plain words",)))
+    assert "env" not in a.recipe["launch"]
+    assert f"{name} holds a secret" in said(a)
+
+
 def test_variables_that_the_image_does_not_set_are_kept_but_for_secrets() -> None:
     a = made(
         attrs(

@@ -17,7 +17,7 @@ from anvil_tui.adapters.toml_files import WORKSPACE_FILE, strict, write_workspac
 from anvil_tui.adapters.toml_lines import key_text
 from anvil_tui.cli.wiring import bare_probes, open_bare
 from anvil_tui.core.adopt import Adopted, adopt, slug
-from anvil_tui.core.errors import AnvilError, EffectFailed
+from anvil_tui.core.errors import AnvilError, EffectFailed, Refused
 from anvil_tui.core.recipe import Recipe
 from anvil_tui.core.workspace import WORKSPACE_SCHEMA
 from anvil_tui.core.world import Serve, World
@@ -27,6 +27,8 @@ FIRST_PORT, GATEWAY_PORT = 8001, 9100
 
 def init(args: argparse.Namespace) -> int:
     """Never overwrites. What cannot be written of an engine is told in words, and stands in its recipe."""
+    if args.read_only:
+        raise Refused("--read-only: nothing is written")
     if args.bare:
         write_workspace(args.directory)
         return _say(args, (), "the example")

@@ -201,6 +201,12 @@ def test_paths_without_a_workspace(folder: Path, capsys: pytest.CaptureFixture[s
     assert f"env               absent {tmp_path}/docker.sock" in out
 
 
+def test_a_read_only_init_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--read-only", "init", str(folder / "made"), "--bare"]) == 3
+    assert "--read-only: nothing is written" in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
+
+
 def test_tmux_is_asked_for_what_a_copy_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "tmux"
     fake.write_text('#!/bin/sh\ncase "$*" in -V) echo tmux 3.5;; *-sqv*set-clipboard) echo external;; esac\n')

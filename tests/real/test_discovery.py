@@ -160,5 +160,5 @@ def test_init_writes_a_workspace_that_is_what_runs_and_works(
 def test_init_never_overwrites(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "anvil.toml").write_text("mine")
     with pytest.raises(BadFile, match=r"already holds anvil\.toml"):
-        init(argparse.Namespace(directory=tmp_path, bare=True, json=False))
+        init(argparse.Namespace(directory=tmp_path, bare=True, json=False, read_only=False))
     assert (tmp_path / "anvil.toml").read_text() == "mine"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
@@ -33,6 +34,7 @@ WAY_BACK_S = 30.0
 # How long one look may read weights on.
 STANDING_HASH_S, ONCE_HASH_S = 1.5, 0.2
 FIRST_GPU_S = 10.0
+ONCE_AT_ONCE = 8
 CLIENTS_S = 60.0
 
 
@@ -94,13 +96,16 @@ class Probes:
             loop.join(until - time.monotonic())
 
     def once(self) -> World:
-        """Every source one time, in this thread. The GPU reader gets time for its first line."""
+        """Every source one time; those that do not rest on each other at the same time, so that one engine that is
+        slow is waited for once. The GPU reader gets time for its first line."""
         until = self._clock.monotonic_s() + FIRST_GPU_S
         self._src.gpus.read()
-        for name in ("files", "operations", "host", "containers", "discover", "gateway", "images", "credentials"):
-            getattr(self, f"_{name}")()
-        for container_id in self._engine.seated():
-            self._engine.read(container_id)
+        self._files()
+        self._operations()
+        with ThreadPoolExecutor(ONCE_AT_ONCE) as pool:
+            for names in (("host", "containers", "gateway", "credentials"), ("discover", "images")):
+                list(pool.map(lambda name: getattr(self, f"_{name}")(), names))
+            list(pool.map(self._engine.read, self._engine.seated()))
         while self._src.gpus.read().at_s is None and self._clock.monotonic_s() < until:
             self._clock.sleep(0.02)
         self._gpus()

@@ -56,7 +56,8 @@ def _serves(old: World, new: World) -> Iterator[tuple[str, str, Tone]]:
 
 
 def _became(serve: Serve) -> str:
-    return f"{serve.phase}{': ' + serve.why if serve.why else ''} ({serve.container.id[:12]})"
+    why = f": {serve.why}" if serve.why and serve.why != serve.phase else ""
+    return f"{serve.phase}{why} ({serve.container.id[:12]})"
 
 
 def _tone(serve: Serve) -> Tone:

@@ -170,7 +170,9 @@ def _next(view: OperationView, record: Record) -> OperationView:
                 changed = replace(
                     changed, pid=d["pid"], outcome=None, ended_at=None, why="", residue=(), paused=False
                 )
-            return _with_note(changed, record.step, str(d.get("text", ""))) if record.step else changed
+            if not record.step or d.get("waiting"):
+                return changed
+            return _with_note(changed, record.step, str(d.get("text", "")))
         case "gate":
             return _with_gate(view, record)
         case "decide":

@@ -74,8 +74,9 @@ class Drain:
             return
         self._told, self._told_at_s = news, now
         self.run.note(
-            step, text, in_flight=self.in_flight, oldest_s=self.oldest_s, stalled=stalled, engine=self.engine
-        )
+            step, text, in_flight=self.in_flight, oldest_s=self.oldest_s, stalled=stalled, engine=self.engine,
+            waiting=True,
+        )  # fmt: skip
 
     def _snapshot(self) -> tuple[Gateway | None, str]:
         try:

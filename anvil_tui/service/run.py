@@ -45,6 +45,7 @@ class Run:
     residue: list[str] = field(default_factory=list)
 
     def note(self, step: Step, text: str, **data: Any) -> None:
+        """`waiting=True`: what the step waits for now, which says nothing of it once it is done."""
         self.journal.append("progress", step.name, text=text, **data)
 
     def remaining_s(self) -> float:
@@ -55,7 +56,7 @@ class Run:
         said = ""
         while (missing := self._asked(ask)) is not None:
             if missing != said:
-                self.note(step, missing)
+                self.note(step, missing, waiting=True)
                 said = missing
             if self.remaining_s() <= 0:
                 raise EffectFailed(f"{step.title}: not within {step.deadline_s:.0f} s: {missing}")
@@ -80,7 +81,7 @@ class Run:
                 if self.remaining_s() <= 0:
                     raise
                 if not said:
-                    self.note(step, f"no answer, asking again: {why}")
+                    self.note(step, f"no answer, asking again: {why}", waiting=True)
                 said = True
                 self.stop_if_asked()
                 self.box.clock.sleep(0.5)
@@ -91,14 +92,14 @@ class Run:
             return
         asked = self.box.operations
         asked.pause(self.operation, on=True)
-        self.note(step, f"{WAITS}{step.title}", paused=True)
+        self.note(step, f"{WAITS}{step.title}", paused=True, waiting=True)
         try:
             while asked.paused(self.operation):
                 self.stop_if_asked()
                 self.box.clock.sleep(PERSON_POLL_S)
         finally:
             asked.pause(self.operation, on=False)
-            self.note(step, "let go on", paused=False)
+            self.note(step, "let go on", paused=False, waiting=True)
 
     def fence(self) -> None:
         """Stale when a newer operation, or a newer process of this one, has raised the record's generation."""

@@ -117,7 +117,7 @@ def measured_tokens(gate: GateView, result: GateResult | None) -> str:
         return number(max(seen))
     if gate.kind in LOOKS:
         return glyphs.DASH
-    return "" if gate.verdict in ("pending", "running", gates.NOT_RUN) else NA
+    return "" if gate.verdict in ("pending", "running", gates.NOT_RUN, gates.BROKEN_OFF) else NA
 
 
 def _took(world: World, gate: GateView) -> str:
@@ -245,7 +245,8 @@ def _budgets(world: World, gate: GateView, rule: Mapping[str, Any]) -> list[tupl
 def _observed(gate: GateView, result: GateResult | None, run: RunFiles, width: int) -> list[Row]:
     """What went wrong first."""
     if result is None:
-        why = run.error or "They are read when the gate has ended."
+        none = gate.verdict in (gates.NOT_RUN, gates.BROKEN_OFF)
+        why = run.error or ("None: it did not end." if none else "They are read when the gate has ended.")
         return [
             heading("Observations", width),
             *sentence(literal(why, 600), width, "bad" if run.error and run.error != UNREAD else "dim"),

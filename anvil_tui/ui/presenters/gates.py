@@ -14,7 +14,7 @@ from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, cut_row,
 from anvil_tui.ui.presenters.freshness import empty
 from anvil_tui.ui.text import bar, clip, literal
 
-NOT_RUN = "not run"
+NOT_RUN, BROKEN_OFF = "not run", "broken off"
 _MARKS: dict[str, tuple[str, Tone]] = {
     Verdict.PASSED: (glyphs.DONE, "good"),
     Verdict.FAILED: (glyphs.BAD, "bad"),
@@ -26,6 +26,7 @@ _MARKS: dict[str, tuple[str, Tone]] = {
     "running": (glyphs.RUN, "accent"),
     "pending": (glyphs.TODO_DOT, "faint"),
     NOT_RUN: (glyphs.DASH, "faint"),
+    BROKEN_OFF: (glyphs.WARN, "warn"),
 }
 _SETTLED = frozenset(Verdict)
 _WORD = 11
@@ -54,10 +55,17 @@ def following(world: World, view: View) -> View:
 
 
 def settled(operation: OperationView) -> tuple[GateView, ...]:
-    """Its gates; once it has ended or is going back, one without a verdict is `not run`, not still to come."""
-    if operation.outcome is None and operation.decision != "undo":
+    """Its gates. Nothing runs on when the operation has ended, goes back or lost its process: a gate that was at
+    work is `broken off`; one that was still to come is `not run`, unless the operation can still be resumed."""
+    if operation.outcome is None and operation.decision != "undo" and operation.state != "interrupted":
         return operation.gates
-    return tuple(g if g.verdict in _SETTLED else replace(g, verdict=NOT_RUN) for g in operation.gates)
+    comes = operation.outcome is None and operation.decision != "undo"
+    return tuple(
+        g if g.verdict in _SETTLED
+        else replace(g, verdict=BROKEN_OFF) if g.verdict == "running"
+        else g if comes else replace(g, verdict=NOT_RUN)
+        for g in operation.gates
+    )  # fmt: skip
 
 
 def named(gate: GateView) -> str:

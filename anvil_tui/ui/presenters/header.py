@@ -14,6 +14,7 @@ from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
 from anvil_tui.ui.text import fit, literal, seconds_since
 
 _HOLDS = re.compile(r"(^|[-:])hold\b")
+_RELEASES = re.compile(r"(^|[-:])(flip|aliases|close-aliases)\b")
 # below this width a free lease and the seconds give way
 _ROOMY = 70
 # from this width on: since when the lease is held
@@ -122,16 +123,18 @@ def _held(world: World, role: str) -> str | None:
 
 
 def held_for(world: World, role: str) -> str:
-    """For how long its traffic has been held, by the newest operation that held it; "" = not known."""
-    for operation in reversed(world.operations):
-        if operation.role != role:
-            continue
-        steps = (*operation.steps, *operation.undo_steps)
-        done = [s.ended_at for s in steps if _HOLDS.search(s.name) and s.state == "done" and s.ended_at]
-        since = seconds_since(max(done), world.now_utc) if done else None
-        if since is not None:
-            return span(since)
-    return ""
+    """Since the first hold after the last release of its traffic; a hold of what is held already, as on the way
+    back, begins nothing anew. "" = not known."""
+    steps = (s for o in world.operations if o.role == role and not o.accepted for s in (*o.steps, *o.undo_steps))
+    done = sorted((s.ended_at, s.name) for s in steps if s.state == "done" and s.ended_at)
+    first = ""
+    for at, name in done:
+        if _HOLDS.search(name):
+            first = first or at
+        elif _RELEASES.search(name):
+            first = ""
+    since = seconds_since(first, world.now_utc) if first else None
+    return "" if since is None else span(since)
 
 
 def worst(lights: Lights) -> tuple[str, Tone]:

@@ -200,6 +200,17 @@ def _next_row(verb: str | None, why: Why, drill: str, width: int) -> Row:
     )
 
 
+def _ways(operation: OperationView) -> list[Cell]:
+    """What a person can do with one that is interrupted or paused; two keys that do the same are told so."""
+    resume = Cell(f"{key('operation.resume')} resume", "accent")
+    if operation.state == "paused":
+        return [resume, Cell(" or "), Cell(f"{key('operation.cancel')} cancel", "accent")]
+    if operation.decision == "forward":
+        return [resume, Cell("  it had decided, and is finished", "dim")]
+    undo = Cell(f"{key('operation.undo')} undo", "accent")
+    return [resume, Cell(" or "), undo, Cell("  both put everything back", "dim")]
+
+
 def _operation_rows(world: World, operation: OperationView, width: int) -> tuple[Row, Row]:
     """While an operation is open the strip is about it: steps around the present one."""
     gone, paused = operation.state == "interrupted", operation.state == "paused"
@@ -216,7 +227,7 @@ def _operation_rows(world: World, operation: OperationView, width: int) -> tuple
         said = f"{leg(operation)} {place}/{count} done  ".lstrip()
         tail = [Cell(said, "dim"), *_dots(place + 1, count, tone)]
     else:
-        said = f"{leg(operation)} step {place}/{count}  ".lstrip()
+        said = f"{leg(operation)} step {place}/{count}  ".lstrip() if count else ""
         tail = [Cell(said, "dim"), *_dots(place, count, tone)]
     room = width - width_of(head) - width_of(tail) - 3
     name = Cell(fit(literal(operation.target), max(8, room)) + "  ", "strong")
@@ -225,9 +236,7 @@ def _operation_rows(world: World, operation: OperationView, width: int) -> tuple
         tail = [Cell(f"{go_on()} ", "accent")]
         return first, spread([Cell(" "), Cell(waits(operation), "warn")], tail, width)
     if gone or paused:
-        other = f"{key('operation.cancel')} cancel" if paused else f"{key('operation.undo')} undo"
-        ways = [Cell(f"{key('operation.resume')} resume", "accent"), Cell(" or "), Cell(other, "accent")]
-        return first, spread([Cell(" next      ", "dim"), *ways], [], width)
+        return first, spread([Cell(" next      ", "dim"), *_ways(operation)], [], width)
     now = literal(step.title, 200) if step else "starting"
     said = progress_note(world, operation)
     what = [Cell(now), Cell(f"  {literal(said, 200)}" if said else "", "dim")]

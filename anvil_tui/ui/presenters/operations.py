@@ -88,7 +88,8 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
     glyph, tone = _STATES[operation.state]
     head = [Cell(f"{glyph} {operation.kind} ", tone), Cell(f"{literal(operation.target, 60)}  ", "strong")]
     if operation.state == "interrupted":
-        at = operation.last_note or "between two steps"
+        step = current_step(operation)[2]
+        at = operation.last_note or (f"at: {step.title}" if step else "between two steps")
         text = f"INTERRUPTED {literal(at, 200)}"
         return [
             spread([*head, Cell(text, "warn")], [], width, operation.id),
@@ -108,7 +109,7 @@ def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
         return _paused(operation, head, width)
     place, count, step = current_step(operation)
     title = literal(step.title, 300) if step else "starting"
-    where = Cell(f"{leg(operation)} step {place}/{count} ".lstrip(), "dim")
+    where = Cell(f"{leg(operation)} step {place}/{count} ".lstrip() if count else "", "dim")
     took = elapsed(world, operation, step)
     rows = [spread([*head, where, Cell(title)], took, width, operation.id)]
     if step and DRAIN in step.name and width_of([*head, where, *took]) + cell_len(title) >= width:

@@ -178,7 +178,7 @@ class Replays:
             "Jump to a time",
             f"The replay stands at {then:%Y-%m-%d %H:%M:%S %Z}. 14:05, 2026-09-02 14:05, or 15m (before)",
         )
-        dialog = Dialog(panel, "Jump", ask="Time:", text=f"{then:%H:%M:%S}")
+        dialog = Dialog(panel, "Jump", ask="Time:")
         self.app.push_screen(dialog, partial(self._asked_when, player))
 
     def _asked_when(self, player: Player, text: str | None) -> None:

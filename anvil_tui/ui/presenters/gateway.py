@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
+
 from anvil_tui.core.box import Gateway, Request
 from anvil_tui.core.discovery import NO_WORKSPACE
 from anvil_tui.core.inflight import State, on_slot, rate, state_of
@@ -87,8 +89,9 @@ def _role(world: World, now: Gateway, role: Role, width: int) -> Iterator[Row]:
             _target(now, role, alias),
             key=alias,
         )
+    wide = max((cell_len(_address(now, s)) for s in role.slots), default=0)
     for slot in role.slots:
-        yield _slot(world, now, slot, width)
+        yield _slot(world, now, slot, wide, width)
 
 
 def _target(now: Gateway, role: Role, alias: str) -> Cell:
@@ -103,16 +106,23 @@ def _target(now: Gateway, role: Role, alias: str) -> Cell:
     return Cell(literal(target, 60), "good" if ours else "bad")
 
 
-def _slot(world: World, now: Gateway, slot: Slot, width: int) -> Row:
+def _address(now: Gateway, slot: Slot) -> str:
+    backend = now.backend(slot.name)
+    return literal(backend.address if backend and backend.address else f"port {slot.port}", 40)
+
+
+def _slot(world: World, now: Gateway, slot: Slot, wide: int, width: int) -> Row:
+    """`wide`: of the longest address, so that what runs in the slots stands in one column."""
     backend, serve = now.backend(slot.name), _in_slot(world, slot)
     fly = backend.in_flight if backend else None
     oldest = span(backend.oldest_s) if backend and backend.oldest_s is not None else ""
     tail = [right(NA if fly is None else str(fly), 5, "text" if fly else "dim"), right(oldest, _AGE, "dim")]
-    address = literal(backend.address if backend and backend.address else f"port {slot.port}", 40)
     who = [Cell("  empty", "faint")]
     if serve:
         who = [Cell(f"  {literal(serve.name, 80)} ", "text"), Cell(str(serve.phase), PHASE_TONES[serve.phase])]
-    return spread([Cell("    "), left(literal(slot.name, 40), 16), Cell(address, "dim"), *who], tail, width)
+    return spread(
+        [Cell("    "), left(literal(slot.name, 40), 16), left(_address(now, slot), wide, "dim"), *who], tail, width
+    )
 
 
 def _in_slot(world: World, slot: Slot) -> Serve | None:

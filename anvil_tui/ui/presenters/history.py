@@ -3,6 +3,7 @@ strip."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
@@ -27,7 +28,7 @@ def spans_panel(world: World, view: View, width: int, height: int) -> Panel:
     kept = view.shelf.history
     if kept is None:
         return Panel("Recorded", (row(Cell("reading what is kept", "dim")),))
-    off = sentence(f"NOT RECORDING: {literal(kept.note, 300)}", width, "warn") if kept.note else []
+    off = sentence(f"this console does not record: {literal(kept.note, 300)}", width, "warn") if kept.note else []
     if kept.error or not kept.index.spans:
         why = kept.error or f"nothing is recorded yet in {kept.where}"
         return Panel("Recorded", (*off, *sentence(literal(why, 400), width, "warn")))
@@ -93,19 +94,33 @@ def _figures(index: Index, begin: str, end: str, zone: tzinfo | None, width: int
     seen = _columns([(_second(s.begin), _second(s.end), 1) for s in index.spans], *within)
     marks = "".join(glyphs.BAR if n else " " for n in seen)
     out = [ruler, row(left("recorded", _LABEL, "dim"), Cell(marks, "accent"))]
-    samples = [(_second(s.at), s) for s in index.samples]
+    samples = _lasting(index)
     busiest = max((s.requests for s in index.samples if s.requests is not None), default=0)
     measures: tuple[tuple[str, Callable[[Sample], float | None], int, str], ...] = (
         ("VRAM", lambda s: s.vram, 100, "%"), ("KV", lambda s: s.kv, 100, "%"),
         ("requests", lambda s: s.requests, max(1, busiest), ""),
     )  # fmt: skip
     for name, value_of, top, unit in measures:
-        known = [(at, v) for at, s in samples if (v := value_of(s)) is not None]
-        columns = _columns([(at, at, round(v * 100) if unit else round(v)) for at, v in known], *within)
+        known = [(at, until, v) for at, until, s in samples if (v := value_of(s)) is not None]
+        columns = _columns([(a, b, round(v * 100) if unit else round(v)) for a, b, v in known], *within)
         most = max((n for n in columns if n is not None), default=None)
         told = NA if most is None else f"{most}{unit}"
         cells = (Cell(spark(columns, room, top), "spark"), Cell(f" {told:>5}", "dim"))
         out.append(row(left(name, _LABEL, "dim"), *cells))
+    return out
+
+
+def _lasting(index: Index) -> list[tuple[float, float, Sample]]:
+    """Each sample with the second at which the next one takes over. It never lasts beyond its span: a blank in a
+    figure is a gap in the recording, and nothing else."""
+    ends = sorted((_second(s.begin), _second(s.end)) for s in index.spans)
+    begins = [b for b, _ in ends]
+    out: list[tuple[float, float, Sample]] = []
+    starts = [_second(s.at) for s in index.samples]
+    for at, later, sample in zip(starts, [*starts[1:], float("inf")], index.samples, strict=True):
+        place = bisect_right(begins, at) - 1
+        end = ends[place][1] if place >= 0 else at
+        out.append((at, max(at, min(later, end)), sample))
     return out
 
 

@@ -143,7 +143,8 @@ class Engine:
 
     def _bind(self) -> socket.socket:
         """Loopback only, whatever the words say; vLLM binds before it loads, so all do."""
-        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # asyncio sends small parts at once only on sockets that name TCP; else each answer waits 40 ms for an ACK
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(("127.0.0.1", self.profile.port))

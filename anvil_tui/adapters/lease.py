@@ -20,6 +20,14 @@ from anvil_tui.core.world import Lease
 _TEXT = 1024
 
 
+def user_name() -> str:
+    """Who runs this; `uid N` where nobody has this user id, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
 class FileLease:
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,7 +37,7 @@ class FileLease:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fd = self._opened(operation)
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        holder = Lease(operation, os.getpid(), getpass.getuser(), since, socket.gethostname())
+        holder = Lease(operation, os.getpid(), user_name(), since, socket.gethostname())
         try:
             os.pwrite(fd, json.dumps(asdict(holder)).ljust(_TEXT).encode(), 0)
             os.fsync(fd)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+from anvil_tui.adapters.lease import user_name
 from anvil_tui.cli.wiring import alarm_book, box_of, watcher_of
 from anvil_tui.core.alarms import Alarm, acknowledge, alarm_text, ordered
 from anvil_tui.core.errors import NotFound, Refused
@@ -45,7 +45,7 @@ def _ack(args: argparse.Namespace, box: Box) -> int:
         raise Refused("--read-only: nothing is acknowledged")
     book = alarm_book(box)
     alarm = _chosen(book.read(), args.alarm)
-    kept = book.change(acknowledge(alarm, getpass.getuser(), datetime.now(UTC)))
+    kept = book.change(acknowledge(alarm, user_name(), datetime.now(UTC)))
     done = next(k for k in kept if k.id == alarm.id)
     print(json.dumps(asdict(done)) if args.json else alarm_text(done))
     return 0

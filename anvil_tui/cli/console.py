@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 from pathlib import Path
 
 from platformdirs import user_state_path
 
+from anvil_tui.adapters.lease import user_name
 from anvil_tui.cli.launch import spawn, start
 from anvil_tui.cli.past import NotThere, Past
 from anvil_tui.cli.settings import Used, settings_of
@@ -63,7 +63,7 @@ class Deeds:
         pause(self._box, operation, on)
 
     def acknowledge(self, alarm: Alarm) -> None:
-        kept = alarm_book(self._box).change(acknowledge(alarm, getpass.getuser(), self._box.clock.utc()))
+        kept = alarm_book(self._box).change(acknowledge(alarm, user_name(), self._box.clock.utc()))
         self._store.update(kept_alarms=kept)
 
 

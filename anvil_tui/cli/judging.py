@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from anvil_tui.adapters.lease import user_name
 from anvil_tui.cli.wiring import box_of, client_keys, known, open_probes
 from anvil_tui.core.dossier import dossier as dossier_of
 from anvil_tui.core.dossier import dossier_json, dossier_lines, dossier_markdown
@@ -98,7 +98,7 @@ def _waive_check(args: argparse.Namespace, box: Box) -> int:
         raise Refused(f"--until {args.until} is in the past")
     made = CheckWaiver(
         box.clock.utc().isoformat(timespec="seconds"), args.recipe, args.check, _reason(args, box),
-        by=getpass.getuser(), until=str(args.until) if args.until else "",
+        by=user_name(), until=str(args.until) if args.until else "",
     )  # fmt: skip
     box.lease.take("waive")
     try:
@@ -130,7 +130,7 @@ def _waiver(args: argparse.Namespace, box: Box, before: Feasible, recipe: Recipe
     reason = _reason(args, box)
     return Waiver(
         box.clock.utc().isoformat(timespec="seconds"), recipe.id, scope(before.gpus), before.standing_mib,
-        args.reserve, reason, by=getpass.getuser(), until=str(args.until) if args.until else "",
+        args.reserve, reason, by=user_name(), until=str(args.until) if args.until else "",
     )  # fmt: skip
 
 

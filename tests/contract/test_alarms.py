@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -287,6 +289,25 @@ def test_a_warning_that_turns_bad_is_told_again(desk: Desk) -> None:
     desk.told_of(2)
     assert [line["alarm"]["severity"] for line in desk.lines()] == ["warn", "bad"]
     assert {line["alarm"]["since"] for line in desk.lines()} == {desk.book.read()[0].since}
+
+
+def test_a_user_id_without_a_name_keeps_alarms_and_tells_of_them(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of `docker run --user 4242`."""
+
+    def nobody(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    store = desk.console(desk.script("cat >> told"))
+    desk.show(store, 1)
+    assert desk.told_of(1) == [("raised", LOST)]
+    holder = FileLease(desk.folder / "state" / "alarms.lease").holder()
+    assert holder is not None and holder.user == f"uid {os.getuid()}"
+    assert "alarms" not in store.world.source_errors
 
 
 # two processes of one box

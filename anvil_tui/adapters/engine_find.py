@@ -53,7 +53,7 @@ class HttpEngineFinder:
             return Recognised("engine", EngineKind.LLAMACPP)
         if models.status in (401, 403) and isinstance(models.json(), dict):
             return Recognised("engine", _behind_key(get))
-        if models.status == 503:
+        if models.status in (502, 503, 504):
             return Recognised("silent", why=f"{where}: {models.said()}")
         return Recognised("other", why=f"{where} is no server of the OpenAI kind: /v1/models says {models.said()}")
 
@@ -64,7 +64,7 @@ def _cards(got: Got) -> list[Any] | None:
 
 
 def _kind(models: Got, get: _Get) -> EngineKind:
-    owners = {card.get("owned_by") for card in _cards(models) or () if isinstance(card, dict)}
+    owners = [card.get("owned_by") for card in _cards(models) or () if isinstance(card, dict)]
     if "vllm" in owners and _version(get("/version")):
         return EngineKind.VLLM
     if "sglang" in owners and _has_model(get):

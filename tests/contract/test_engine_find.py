@@ -53,6 +53,10 @@ CASES: dict[str, tuple[dict[str, Route], str, EngineKind | None]] = {
     "somebody with a key": ({"GET /v1/models": (401, {"error": "Unauthorized"})}, "engine", EngineKind.OPENAI),
     "llama.cpp loads": ({"GET /v1/models": (503, LOADING)}, "engine", EngineKind.LLAMACPP),
     "not yet": ({"GET /v1/models": (503, {"error": "starting"})}, "silent", None),
+    "a proxy whose engine is not up": ({"GET /v1/models": (502, "<html>bad gateway</html>")}, "silent", None),
+    "an owner that is no text": (
+        {"GET /v1/models": (200, {"data": [{"id": "m", "owned_by": ["vllm"]}]})}, "engine", EngineKind.OPENAI,
+    ),
     "a web server": ({"GET /v1/models": (404, "<html>no</html>")}, "other", None),
     "a page for all": ({"GET /v1/models": (200, "<html>hello</html>")}, "other", None),
     "a login page": ({"GET /v1/models": (401, "<html>who?</html>")}, "other", None),

@@ -123,6 +123,8 @@ class Console(App[int], inherit_bindings=False):
 
     def _tell(self) -> None:
         self.view = gates.following(self.world, self.view)
+        if not self.is_running:  # leaving: its screens have lost their lines
+            return
         for screen in self.screen_stack:
             if isinstance(screen, Board | Dialog | Picker):
                 screen.world_changed(self.world, self.view)

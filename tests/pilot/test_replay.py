@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from anvil_tui.cli.past import Past, Replayed
 from anvil_tui.core.recording import Head
 from anvil_tui.service.replay import Player
@@ -215,6 +217,24 @@ async def test_a_console_that_does_not_record_says_why(tmp_path: Path) -> None:
         c.service.history = tapes.FakePast(tapes.hour(), "another process records this box already (pid 7)")
         await c.press("0")
         await c.until(lambda: "this console does not record: another process" in " ".join(c.text.split()))
+
+
+async def test_what_was_read_too_late_finds_a_console_that_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`q` was typed while the history was still read: its answer came to a screen without lines."""
+    told = []
+    async with console(worlds.calm(), tmp_path) as c:
+        app, close_all = c.app, c.app._close_all
+
+        async def closing() -> None:
+            await app.screen.remove_children()
+            app.look(app.view)
+            told.append(app.is_running)
+            await close_all()
+
+        monkeypatch.setattr(app, "_close_all", closing)
+    assert told == [False] and not list(tmp_path.glob("crash-*"))
 
 
 async def test_a_file_is_replayed_without_a_way_to_now(tmp_path: Path) -> None:

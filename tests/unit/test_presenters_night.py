@@ -9,7 +9,7 @@ import pytest
 
 from anvil_tui.core.journal import OperationView, Record, StepView, fold
 from anvil_tui.core.recording import Index, Kept, Sample, Span
-from anvil_tui.core.shelf import Shelf
+from anvil_tui.core.shelf import RunFiles, Shelf
 from anvil_tui.core.world import World
 from anvil_tui.ui.presenters import gate_table, gates, gateway, header, history, lifecycle, operations
 from anvil_tui.ui.presenters.cells import Panel, Row, View
@@ -82,7 +82,9 @@ class TestBrokenOff:
         world = with_operation(worlds.interrupted(), outcome="undone", decision="undo")
         text = words(gates.panel(world, VIEW, 60, 20))
         assert "broken off" in text and "not run" in text and "pending" not in text
-        detail = gate_table.detail(world, replace(VIEW, gate="tools", operation=world.operations[-1].id), 100, 30)
+        last = world.operations[-1].id
+        view = replace(VIEW, gate="tools", operation=last, shelf=Shelf(run=RunFiles(last)))
+        detail = gate_table.detail(world, view, 100, 30)
         assert "None: it did not end." in words(detail)
 
     def test_it_says_where_it_stopped(self) -> None:

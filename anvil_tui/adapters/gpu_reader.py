@@ -140,7 +140,7 @@ class ChildGpuReader:
         now_s = self._clock.monotonic_s()
         try:
             value = snapshot_from_json(json.loads(line, parse_constant=_no_constant))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._fail(f"GPU reader {self._argv[0]!r} printed a line that is no snapshot: {error}")
             return False
         if isinstance(value, GpuSnapshot):

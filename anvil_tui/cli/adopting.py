@@ -123,8 +123,8 @@ def workspace_text(world: World, found: Sequence[Adopted], free: Callable[[int],
 
 
 def slug_alias(name: str) -> str:
-    """A served name as an alias: what an alias cannot hold becomes a dash."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._:-") else "-" for c in name)[:120]
+    """A served name as an alias: what an alias cannot hold becomes a dash; a number behind it has room."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._:-") else "-" for c in name)[:116]
 
 
 def _distinct(name: str, taken: Iterable[str]) -> str:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anvil_tui.adapters.docker_adopt import running
+from anvil_tui.adapters.toml_files import load_workspace
+from anvil_tui.cli.adopting import workspace_text
 from anvil_tui.core.adopt import Adopted, adopt
 from anvil_tui.core.box import MIB, Container, Engine, Gpu, GpuGrant, GpuProcess, GpuSnapshot, KvCapacity
 from anvil_tui.core.recipe import Recipe
+from tests.support.bare import discovered
 
 UUIDS = tuple(f"GPU-{n}{n}{n}{n}{n}{n}{n}{n}-0000-0000-0000-000000000000" for n in range(4))
 ID = "c" * 64
@@ -246,6 +250,16 @@ def test_gpus_that_cannot_be_read_are_said_and_not_guessed() -> None:
     a = adopt(replace(running(attrs("m"), IMAGE), container=c), ENGINE, 8000, None, {}, ())
     assert a.recipe["gpus"]["select"] == []
     assert "none can be read here" in said(a)
+
+
+@pytest.mark.parametrize("served", ["模型/一", "-x", "x y", "a" * 200, ":"])
+def test_the_workspace_of_any_two_served_names_loads(served: str, tmp_path: Path) -> None:
+    engine = replace(ENGINE, served=(served,))
+    found = [made(attrs("m"), engine), made(attrs("m"), engine, port=9000)]
+    (tmp_path / "anvil.toml").write_text(workspace_text(discovered(), found, lambda port: True))
+    roles = load_workspace(tmp_path).roles
+    assert len({r.name for r in roles}) == len({r.aliases for r in roles}) == 2
+    assert [r.slots[1].port for r in roles] == [8000, 9000]
 
 
 def test_two_recipes_of_one_model_have_two_names() -> None:

@@ -453,6 +453,7 @@ def test_wsl_library_is_found_and_an_empty_process_list_says_nothing(rig: Rig, s
     ("program", "words"),
     [
         ("print('hello')", "no snapshot"),
+        ("print('[' * 100_000)", "no snapshot"),
         ('print(\'{"schema":"anvil.gpus/2","gpus":[]}\')', "expected anvil.gpus/1"),
         ('print(\'{"schema":"anvil.gpus/1","gpus":[{"index":true}]}\')', "gpus[0].index"),
         ('print(\'{"schema":"anvil.gpus/1","gpus":[{"index":0,"power_w":NaN}]}\')', "NaN is not a number"),

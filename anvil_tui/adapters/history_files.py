@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from stat import S_ISREG
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -47,6 +48,9 @@ FLOOR_BYTES = 64 * MIB
 LOG_LINES = 50
 MOST_BYTES = 512 * MIB
 """Of one recording, unpacked."""
+MOST_LINE = 16 * MIB
+MOST_LINES = 1_000_000
+"""Two months at a frame in five seconds. A million bytes of empty lines would take forty times that in memory."""
 _CLOCK_SET_S = 3600.0
 _NAME = re.compile(r"(\d{8})\.ndjson(\.gz)?")
 _FULL = {errno.ENOSPC: "no space", errno.EDQUOT: "no space (quota)", errno.EFBIG: "file too large"}
@@ -82,17 +86,21 @@ def segments(folder: Path) -> list[Segment]:
 
 def lines_in(path: Path) -> Iterator[bytes]:
     """The lines of a recording, packed or not. BadFile for what cannot be unpacked or is too much."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    read = 0
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe without a writer would wait for one
     with os.fdopen(fd, "rb") as raw:
+        if not S_ISREG(os.fstat(fd).st_mode):
+            raise BadFile(str(path), "cannot be read: it is no regular file")
         packed = raw.peek(2)[:2] == b"\x1f\x8b"
         file = gzip.GzipFile(fileobj=raw) if packed else raw
-        number = 0
+        number = read = 0
         try:
-            while line := file.readline(MOST_BYTES):
+            while line := file.readline(MOST_LINE + 1):
                 number, read = number + 1, read + len(line)
-                if read > MOST_BYTES:
-                    raise BadFile(str(path), f"holds more than {MOST_BYTES // MIB} MiB", line=number)
+                if len(line) > MOST_LINE:
+                    raise BadFile(str(path), f"this line has more than {MOST_LINE // MIB} MiB", line=number)
+                if read > MOST_BYTES or number > MOST_LINES:
+                    said = f"holds more than {MOST_BYTES // MIB} MiB or {MOST_LINES:,} lines"
+                    raise BadFile(str(path), said, line=number)
                 yield line
         except (EOFError, zlib.error, OSError) as why:
             raise BadFile(str(path), f"cannot be unpacked: {why}", line=number + 1) from why

@@ -36,7 +36,7 @@ def _export(args: argparse.Namespace, past: Past) -> int:
         raise BadFile("history export", "FILE is missing: where the file is to be written")
     now = datetime.now(UTC)
     begin, end = _when(args.begin, now), _when(args.end, now)
-    count = past.write(args.file.expanduser(), cut(past.folder, begin, end))
+    count = past.write(args.file.expanduser(), lambda: cut(past.folder, begin, end))
     told = {"file": str(args.file), "frames": count, "from": utc_text(begin), "to": utc_text(end)}
     print(
         json.dumps(told)

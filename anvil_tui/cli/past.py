@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import getpass
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from anvil_tui.adapters.history_files import boot, recorder_of
 from anvil_tui.adapters.recordings import HistoryFolder, RecordingFile, write_recording
 from anvil_tui.cli.wiring import hider, history_folder
 from anvil_tui.core.errors import NotFound, Refused
+from anvil_tui.core.nameless import Names
 from anvil_tui.core.recording import Frame, Head, Kept, joined
 from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
 from anvil_tui.core.workspace import Workspace
@@ -70,23 +74,32 @@ class Past:
         folder = self._directory / "state" / "exports"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{self._workspace.box.name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.ndjson.gz"
-        self.write(path, frames)
+        self.write(path, lambda: frames)
         return str(path)
 
-    def write(self, path: Path, frames: Iterable[Frame]) -> int:
+    def write(self, path: Path, frames: Callable[[], Iterable[Frame]]) -> int:
+        """`frames` gives them anew each time that it is called."""
         head = Head(self._workspace.box.name, made_by=f"anvil-tui {__version__}")
-        return write_recording(path, head, frames, hider(self._directory, self._workspace)())
+        names = Names(_persons(), (socket.gethostname(),))
+        return write_recording(path, head, frames, hider(self._directory, self._workspace)(), names)
+
+
+def _persons() -> tuple[str, ...]:
+    with suppress(OSError, KeyError):  # nobody has this user id here: there is no name to hide
+        return (getpass.getuser(),)
+    return ()
 
 
 class FilePast:
     """A file that somebody sent."""
 
     def __init__(self, path: Path) -> None:
-        self.file = RecordingFile(path.expanduser().resolve())
+        path = path.expanduser().resolve()
+        self.file, self._bytes = RecordingFile(path), path.stat().st_size
 
     def kept(self) -> Kept:
         whole = joined(index for _, index in self.file.parts())
-        return Kept(self.file.where, whole, Path(self.file.where).stat().st_size)
+        return Kept(self.file.where, whole, self._bytes)
 
     def replay(self, at: str) -> Replayed:
         player = Player(self.file)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -180,13 +180,16 @@ def read_frames(lines: Iterable[bytes], first: int = 2) -> Iterator[Frame]:
         yield Frame(at, s, run, tree)
 
 
-def lines_of(frames: Iterable[Frame], hide: Hide) -> Iterator[bytes]:
-    """The frames as lines again, hidden once more. The first, each with another run, and every 180th is a key."""
+def lines_of(
+    frames: Iterable[Frame], hide: Hide, given: Callable[[Any], Any] = lambda what: what
+) -> Iterator[bytes]:
+    """The frames as lines again, hidden once more, then as they are `given` away. The first, each with another
+    run, and every 180th is a key."""
     before: Frame | None = None
     for n, frame in enumerate(frames, 1):
         key = before is None or before.run != frame.run or n % KEY_EVERY == 0
         what = frame.tree if before is None or key else tree_changes(before.tree, frame.tree)
-        yield frame_line(n, frame.at, frame.s, redact_values(what, hide), key=key, run=frame.run)
+        yield frame_line(n, frame.at, frame.s, given(redact_values(what, hide)), key=key, run=frame.run)
         before = frame
 
 

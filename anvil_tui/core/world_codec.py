@@ -59,6 +59,21 @@ def _adapter() -> TypeAdapter[World]:
     return TypeAdapter(World)
 
 
+@cache
+def words_of_world() -> frozenset[str]:
+    """Every word that is one of a fixed choice somewhere in a World: in another's place it would be no world."""
+    found: set[str] = set()
+
+    def look(schema: Any) -> None:
+        if isinstance(schema, dict):
+            found.update(w for w in (*schema.get("enum", ()), schema.get("const")) if isinstance(w, str))
+        for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+            look(inner)
+
+    look(_adapter().json_schema())
+    return frozenset(found)
+
+
 def changes(old: World, new: World, hide: Hide = str) -> Tree:
     """The patch that makes the tree of `old` that of `new`; {} when only the clocks moved on."""
     found = {n: _patch(getattr(old, n), getattr(new, n), hide, n) for n in _names(World) if n not in CLOCKS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from anvil_tui.core.errors import AnvilError, Refused
 from anvil_tui.core.recording import CADENCE_S
@@ -87,14 +87,7 @@ class Recorder:
     def _say(self, why: str) -> None:
         """The note, and the same as a source error; unchanged it makes no new world."""
         self.note = why
-        if self._store.world.source_errors.get("history", "") == why:
-            return
-
-        def changed(world: World) -> Mapping[str, object]:
-            kept = {k: v for k, v in world.source_errors.items() if k != "history"}
-            return {"source_errors": {**kept, "history": why} if why else kept}
-
-        self._store.change(changed)
+        self._store.complain("history", why)
 
 
 def _news(world: World) -> tuple[object, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
@@ -250,11 +251,13 @@ class Player:
 
 
 def cut(recording: Recording, begin: datetime, end: datetime) -> Iterator[Frame]:
-    """The frames whose wall clock lies between the two, as they follow each other."""
+    """The frames whose wall clock lies between the two, as they follow each other. A part that is removed
+    meanwhile, being the oldest, is left out."""
     first, last = utc_text(begin), utc_text(end)
     for name, index in recording.parts():
         if any(seconds_between(s.begin, last) >= 0 and seconds_between(first, s.end) >= 0 for s in index.spans):
-            yield from (f for f in recording.frames(name) if begin <= f.at <= end)
+            with suppress(NotFound):
+                yield from (f for f in recording.frames(name) if begin <= f.at <= end)
 
 
 def _within(s: Span, at: str) -> bool:

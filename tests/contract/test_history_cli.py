@@ -20,7 +20,7 @@ from anvil_tui.adapters.toml_files import load_workspace
 from anvil_tui.cli.main import main
 from anvil_tui.cli.wiring import client_keys, hider
 from anvil_tui.core.workspace import History
-from anvil_tui.core.world import World
+from anvil_tui.core.world import Event, Lease, World
 from anvil_tui.core.world_codec import decode
 from tests.support import worlds
 from tests.support.simbox import SimProcess
@@ -81,6 +81,24 @@ def test_a_cut_is_a_file_of_its_own_without_a_secret(folder: Path, run: Run) -> 
     assert [s["frames"] for s in json.loads(seen)["spans"]] == [1, 1]
 
 
+def test_a_cut_names_nobody_and_no_machine(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who runs the export and where, too: neither holds anything in this recording."""
+    monkeypatch.setattr("getpass.getuser", lambda: "carol")
+    monkeypatch.setattr("socket.gethostname", lambda: "forge.example.com")
+    files = HistoryFiles(folder / "state" / "history", "box", History(), lambda: str, floor_bytes=0)
+    files.open()
+    said = ("acknowledged by alice on forge", "/home/bob/x and carol from 192.168.7.20")
+    events = tuple(Event("2026-09-02T10:00:00Z", "alarm", text) for text in said)
+    lease = Lease("op", 7, "alice", "2026-09-02T10:00:00Z", "forge")
+    files.append(replace(worlds.calm(), now_s=9001.0, now_utc=datetime.now(UTC), lease=lease, events=events))
+    files.close()
+    run("--workspace", folder, "history", "export", folder / "sent", "--from", "2h")
+    sent = gzip.decompress((folder / "sent").read_bytes())
+    assert not [word for word in (b"alice", b"bob", b"carol", b"forge", b"192.168") if word in sent]
+    shown = json.loads(run("replay", folder / "sent", "--json"))
+    assert [s["frames"] for s in shown["spans"]] == [1, 4]
+
+
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
@@ -110,7 +128,7 @@ def test_replay_needs_no_workspace_and_names_file_and_line(
     out.write_bytes(b"".join([*lines[:2], b"{}\n"]))
     assert f"{out}:3: this line is damaged" in run("replay", out, want=2)
     assert "cannot be read: No such file" in run("replay", folder / "none", want=2)
-    assert "is no recording" in run("replay", "/dev/null", want=2)
+    assert "it is no regular file" in run("replay", "/dev/null", want=2)
 
 
 def test_a_file_is_shown_through_a_link(folder: Path, run: Run) -> None:

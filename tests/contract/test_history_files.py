@@ -20,8 +20,10 @@ import pytest
 from anvil_tui.adapters.history_files import HistoryFiles, recorder_of, segments
 from anvil_tui.adapters.recordings import HistoryFolder, RecordingFile, write_recording
 from anvil_tui.core.errors import AnvilError, BadFile, EffectFailed, NotFound, Refused
+from anvil_tui.core.nameless import Names
 from anvil_tui.core.recording import Frame, Head, head_line, joined, read_head
 from anvil_tui.core.redact import redact
+from anvil_tui.core.standing import CopyState, CredentialState
 from anvil_tui.core.workspace import History
 from anvil_tui.core.world import Event, World
 from anvil_tui.core.world_codec import decode
@@ -79,8 +81,8 @@ def test_segments_are_closed_packed_and_read_as_one_span(tmp_path: Path) -> None
     # it comes with the key frame of the second segment, after the last frame of the first
     news = Event("2026-09-02T12:09:12.000000Z", "gateway", "gone", "bad")
     for n in range(120):
-        more = {"events": (*worlds.EVENTS, news)} if n >= 57 else {}
-        world = later(16.0 * n, operations=(worlds.qualified(), ended), **more)
+        events = (*worlds.EVENTS, news) if n >= 57 else worlds.EVENTS
+        world = later(16.0 * n, operations=(worlds.qualified(), ended), events=events)
         made.append(world)
     made.close()
     names = [p.name for p in sorted((tmp_path / "history").glob("0*"))]
@@ -344,7 +346,7 @@ def export(tmp_path: Path) -> Path:
     made.close()
     path = tmp_path / "sent.ndjson.gz"
     hide = lambda text: redact(text, ("their-new-key-123",))  # noqa: E731
-    assert write_recording(path, Head("box"), frames(tmp_path), hide) == 4
+    assert write_recording(path, Head("box"), lambda: frames(tmp_path), hide, Names()) == 4
     return path
 
 
@@ -356,9 +358,9 @@ def test_an_export_stands_for_itself_and_is_hidden_again(tmp_path: Path) -> None
     assert path.stat().st_mode & 0o777 == 0o600 and sent.head.box == "box"
     assert b"their-new-key" not in gzip.decompress(path.read_bytes())
     with pytest.raises(EffectFailed, match="File exists"):
-        write_recording(path, Head("box"), found, str)
+        write_recording(path, Head("box"), lambda: found, str, Names())
     with pytest.raises(NotFound, match="nothing is recorded in that time"):
-        write_recording(tmp_path / "none", Head("box"), (), str)
+        write_recording(tmp_path / "none", Head("box"), tuple, str, Names())
 
 
 def test_two_segments_put_behind_each_other_are_one_recording(tmp_path: Path) -> None:
@@ -403,6 +405,100 @@ def test_a_file_that_is_not_there_or_is_no_file(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(AnvilError, match="cannot be"):
             RecordingFile(path)
+
+
+def test_a_pipe_without_a_writer_is_no_file_to_wait_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadFile, match="no regular file"):
+        RecordingFile(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "tail", "said"),
+    [
+        ("MOST_LINE", 4096, b" " * 5000, ":6: this line has more than"),
+        ("MOST_LINES", 100, b"\n" * 5000, ":101: holds more than"),
+        ("MOST_BYTES", 20_000, b"1234567\n" * 9999, "holds more than"),
+    ],
+    ids=["line", "lines", "bytes"],
+)  # fmt: skip
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_at_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, tail: bytes, said: str
+) -> None:
+    """Lines too: a million empty ones take fifty times their bytes in memory."""
+    path = export(tmp_path)
+    data = gzip.decompress(path.read_bytes())
+    whole = b"".join(line if len(line) < 4096 else b"{}\n" for line in data.splitlines(keepends=True))
+    path.write_bytes(gzip.compress(whole + tail))
+    monkeypatch.setattr(f"anvil_tui.adapters.history_files.{bound}", most)
+    with pytest.raises(BadFile) as told:
+        RecordingFile(path)
+    assert said in str(told.value)
+
+
+def test_frames_without_a_key_frame_between_them_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = export(tmp_path)
+    monkeypatch.setattr("anvil_tui.adapters.recordings.MOST_FRAMES", 3)
+    with pytest.raises(BadFile, match=":2: more than 3 frames follow"):
+        RecordingFile(path)
+
+
+def test_a_change_with_a_member_called_key_is_no_key_frame(tmp_path: Path) -> None:
+    """The copies of a credential have one: an export of the moment in which one changed was refused."""
+    one, other = CopyState("~/.env", "LLM_KEY", "same"), CopyState("~/.env", "LLM_KEY", "other")
+    made = writer(tmp_path)
+    for n, copy in enumerate(((one,), (one, other), (other,))):
+        state = CredentialState("c", "env:K", "accepted", copies=copy)
+        made.append(replace(later(5.0 * n), gpus=worlds.calm().gpus, credentials=(state,)))
+    made.close()
+    path = tmp_path / "sent"
+    write_recording(path, Head("box"), lambda: frames(tmp_path), str, Names())
+    assert b'"d":{"credentials"' in (data := gzip.decompress(path.read_bytes())) and b'"key":"LLM_KEY"' in data
+    assert [len(RecordingFile(path).frames(name)) for name, _ in RecordingFile(path).parts()] == [3]
+
+
+def test_an_export_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:
+    export(tmp_path)
+    given = iter([frames(tmp_path), None])
+
+    def anew() -> Iterator[Frame]:
+        yield from frames(tmp_path)
+        if next(given) is None:
+            raise NotFound("gone")
+
+    with pytest.raises(NotFound, match="gone"):
+        write_recording(tmp_path / "half", Head("box"), anew, str, Names())
+    assert not (tmp_path / "half").exists()
+
+
+def test_a_segment_that_is_packed_while_it_is_read_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export, or `0`, between the list of segments and the look into them."""
+    made = writer(tmp_path)
+    made.append(later(0, events=(Event("2026-09-02T11:54:00Z", "gpu", "hot"),)))
+    made.append(later(5))
+    listed = segments(tmp_path / "history")
+    assert [s.packed for s in listed] == [False]
+    made.append(later(2000))
+    monkeypatch.setattr("anvil_tui.adapters.recordings.segments", lambda folder: listed)
+    assert [f.s for f in frames(tmp_path)] == [later(0).now_s, later(5).now_s] and damage(tmp_path) == ""
+    (tmp_path / "history" / "00000001.ndjson.gz").unlink()
+    assert frames(tmp_path) == [] and damage(tmp_path) == "", "what was removed is not damaged"
+    made.close()
+
+
+def test_a_history_that_is_not_ours_to_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another person's, 0700: root may read it, so the refusal is the kernel's own in words."""
+
+    def refused(folder: Path) -> list[object]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("anvil_tui.adapters.recordings.segments", refused)
+    with pytest.raises(NotFound, match="history: cannot be read: Permission denied"):
+        HistoryFolder(tmp_path / "history").parts()
 
 
 def test_a_reader_takes_no_lock(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ READER = (sys.executable, "-m", "anvil_tui.adapters.nvml_child", "--interval")
 SMI = (
     "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", "memory.used", "memory.free",
     "memory.reserved", "utilization.gpu", "temperature.gpu", "power.draw", "enforced.power.limit", "clocks.sm",
-    "clocks.mem", "fan.speed", "ecc.errors.uncorrected.volatile.total", "clocks_event_reasons.active",
+    "clocks.mem", "fan.speed", "ecc.errors.uncorrected.volatile.total", "clocks_event_reasons.active", "mig.mode.current",
 )  # fmt: skip
 TOLERANCE: Mapping[str, float] = {
     "used MiB": 1, "free MiB": 1, "reserved MiB": 1, "total MiB": 1, "utilisation %": 5, "temperature C": 1,
@@ -91,6 +91,8 @@ def ours_of(gpu: Gpu, driver: str | None) -> dict[str, Any]:
         "utilisation %": gpu.utilization_pct, "temperature C": gpu.temperature_c, "power W": gpu.power_w,
         "power limit W": gpu.power_limit_w, "sm clock MHz": gpu.sm_clock_mhz,
         "memory clock MHz": gpu.memory_clock_mhz, "fan %": gpu.fan_pct, "ecc uncorrected": gpu.ecc_uncorrected,
+        "remap pending": gpu.remap_pending, "remap failed": gpu.remap_failed, "mig": gpu.mig is not None,
+        "xid": gpu.xid,
         "throttle": None if gpu.throttle is None else sorted(gpu.throttle),
         "processes": None if gpu.processes is None else sorted([p.pid, mib(p.used_bytes)] for p in gpu.processes),
     }  # fmt: skip
@@ -139,6 +141,7 @@ def smi_of(index: int) -> dict[str, Any]:
 
     mask = int(said["clocks_event_reasons.active"], 16)
     apps = query("--query-compute-apps=pid,used_gpu_memory", index)
+    remaps = query("--query-remapped-rows=remapped_rows.pending,remapped_rows.failure", index)[0]
     return {
         "index": int(said["index"]), "uuid": said["uuid"], "name": said["name"], "bus": said["pci.bus_id"],
         "driver": said["driver_version"], "total MiB": number("memory.total"), "used MiB": number("memory.used"),
@@ -148,6 +151,8 @@ def smi_of(index: int) -> dict[str, Any]:
         "sm clock MHz": number("clocks.sm"), "memory clock MHz": number("clocks.mem"),
         "fan %": number("fan.speed"),
         "ecc uncorrected": number("ecc.errors.uncorrected.volatile.total"),
+        "remap pending": remaps[0] in ("1", "Yes"), "remap failed": remaps[1] in ("1", "Yes"),
+        "mig": said["mig.mode.current"] == "Enabled",
         "throttle": sorted(word for bit, word in THROTTLE.items() if mask & bit),
         "processes": sorted([int(pid), int(mib) if mib.isdigit() else None] for pid, mib in apps),
     }  # fmt: skip

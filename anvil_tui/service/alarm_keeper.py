@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from anvil_tui.core.alarms import Alarm, adopted
-from anvil_tui.core.errors import AnvilError, Refused
+from anvil_tui.core.errors import AnvilError, EffectFailed, Refused
+from anvil_tui.core.world import World
 from anvil_tui.ports.alarms import AlarmBook, Notifier
 from anvil_tui.ports.operations import WriteRight
 from anvil_tui.service.store import Store
@@ -35,6 +36,8 @@ class AlarmKeeper:
         self._store, self._book, self._right, self._name = store, book, right, name
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._holds = False
+        # What would stand in the book if it could be written: nobody is told twice because a disk is full.
+        self._unsaved: tuple[Alarm, ...] | None = None
         self._caller = None if notifier is None else Caller(notifier, lambda why: store.complain(COMMAND, why))
         self._thread = threading.Thread(target=self._run, name="alarm-keeper", daemon=True)
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -80,8 +83,22 @@ class AlarmKeeper:
         if world.kept_alarms is not None and _told(world.alarms) == _told(world.kept_alarms):
             return
         news: list[tuple[Told, Alarm]] = []
-        kept = self._book.change(lambda have: _merged(have, world.alarms, news))
+
+        def merged(have: tuple[Alarm, ...]) -> tuple[Alarm, ...]:
+            news.clear()
+            return _merged(have if self._unsaved is None else self._unsaved, world.alarms, news)
+
+        try:
+            kept = self._book.change(merged)
+            self._unsaved = None
+        except EffectFailed:
+            self._unsaved = merged(world.kept_alarms or ())
+            raise
+        finally:
+            self._tell(world, news)
         self._store.update(kept_alarms=kept)
+
+    def _tell(self, world: World, news: Iterable[tuple[Told, Alarm]]) -> None:
         if self._caller is not None:
             box = {"name": world.workspace.box.name, "kind": world.workspace.box.kind}
             for what, alarm in news:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from anvil_tui.adapters import alarm_file
 from anvil_tui.adapters.alarm_file import AlarmFile
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.notify_command import CommandNotifier
@@ -277,6 +279,33 @@ def test_a_folder_of_temporary_files_that_is_full_ends_no_caller(
     wait_until(lambda: folder.exists() and folder.read_text() == '{"n": 2}\n', "the next one is told")
     caller.stop()
     assert str(tmp_path / "none") in said[0] and said[-1] == ""
+
+
+def test_a_full_disk_keeps_nobody_from_being_told_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, full = alarm_file.write_atomic, threading.Event()
+
+    def write(path: Path, text: str) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, text)
+
+    monkeypatch.setattr(alarm_file, "write_atomic", write)
+    store = desk.console(desk.script("cat >> told"))
+    full.set()
+    desk.show(store, 1)
+    assert desk.told_of(1) == [("raised", LOST)]
+    wait_until(lambda: "No space left" in store.world.source_errors.get("alarms", ""), "and it is said")
+    for _ in range(3):
+        desk.read(store)
+        desk.show(store, 1)
+    desk.show(store, 1, 2)
+    assert desk.told_of(2) == [("raised", LOST), ("raised", "gpu:GPU-2")]
+    full.clear()
+    desk.show(store, 1, 2)
+    desk.open(LOST, "gpu:GPU-2")
+    desk.end_all(store)
+    assert sorted(desk.told_of(4)[2:]) == [("ended", "gpu:GPU-2"), ("ended", LOST)]
+    wait_until(lambda: "alarms" not in store.world.source_errors, "no error any more")
 
 
 def test_a_warning_that_turns_bad_is_told_again(desk: Desk) -> None:

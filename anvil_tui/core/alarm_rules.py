@@ -135,7 +135,8 @@ def _failed(world: World, s: Serve, name: str, severity: Severity, busy: set[str
     state: LevelState = "on" if (down or gone) and not ill else "off"
     if s.record and s.record.role in busy:
         state = "unknown"
-    return _level(world, "failed", s.container.id, state, f"{name} {s.phase}: {s.why}", severity)
+    why = f": {s.why}" if s.why and s.why != s.phase else ""
+    return _level(world, "failed", s.container.id, state, f"{name} {s.phase}{why}", severity)
 
 
 def _wedged(world: World, s: Serve, name: str, severity: Severity) -> Level:
@@ -303,13 +304,17 @@ def _drifts(world: World) -> Iterator[Level]:
 
 
 def _operations(world: World) -> Iterator[Level]:
-    """Only those that wait for a person: of any other the alarm ends."""
+    """Only those that wait for a person. Of any other the alarm ends, and of one that goes on or has its end at
+    once: that is a fact, and "resume or undo it" is wrong from then on."""
+    open_ones = {a.target for a in world.alarms if a.kind == "operation"}
     newest = {o.role: o.id for o in world.operations}
     for o in world.operations:
         if o.outcome == "halted" and not o.accepted and newest[o.role] == o.id:
             yield _waits(world, o, f"is halted: {o.why or 'no reason recorded'}", measured=False)
         elif o.outcome is None and o.started_at and not o.alive:
             yield _waits(world, o, "was interrupted: resume or undo it", measured=True)
+        elif o.id in open_ones:
+            yield Level("operation", o.id, "off")
 
 
 def _waits(world: World, o: OperationView, what: str, *, measured: bool) -> Level:

@@ -10,8 +10,19 @@ import pytest
 from anvil_tui.core.journal import OperationView, Record, StepView, fold
 from anvil_tui.core.recording import Index, Kept, Sample, Span
 from anvil_tui.core.shelf import RunFiles, Shelf
-from anvil_tui.core.world import World
-from anvil_tui.ui.presenters import gate_table, gates, gateway, header, history, lifecycle, operations
+from anvil_tui.core.standing import Check
+from anvil_tui.core.world import OPERATION_LABEL, Readiness, World
+from anvil_tui.ui.presenters import (
+    gate_table,
+    gates,
+    gateway,
+    header,
+    history,
+    lifecycle,
+    operations,
+    serves,
+    standing,
+)
 from anvil_tui.ui.presenters.cells import Panel, Row, View
 from tests.support import worlds
 
@@ -140,3 +151,38 @@ def test_a_blank_in_a_figure_is_a_gap_in_the_recording() -> None:
     for name in ("VRAM", "KV", "requests"):
         assert [c == " " for c in rows[name]] == [c == " " for c in rows["recorded"]]
     assert " " in rows["recorded"].strip()
+
+
+class TestWhoseContainer:
+    """A console that was opened in another folder sees containers with our labels and no record of them."""
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_it_is_a_candidate_only_of_an_operation_that_is_known(self, known: bool) -> None:
+        world = worlds.promoting()
+        by = world.operations[-1].id if known else "20200101-somebody"
+        held = replace(world.serves[0].container, labels={OPERATION_LABEL: by})
+        serve = replace(world.serves[0], record=None, position="candidate", container=held)
+        said = "".join(c.text for c in serves.place(world, serve))
+        assert said == ("candidate, not on record yet" if known else "made by an operation unknown here")
+
+    def test_without_a_workspace_it_is_another_folders(self) -> None:
+        world = worlds.promoting()
+        bare = replace(world, workspace=world.workspace.model_copy(update={"roles": ()}))
+        serve = replace(world.serves[0], record=None, position="candidate")
+        assert "another folder" in "".join(c.text for c in serves.place(bare, serve))
+
+
+class TestStanding:
+    def test_a_way_back_that_an_operation_stands_in_is_not_judged(self) -> None:
+        """Ports and memory that it holds for a while are no fault of the way back."""
+        refused = Readiness("glm53-1m", ("gpus: too little is free",), (Check("gpus", "missing", "too little"),))
+        busy = replace(worlds.promoting(), rollbacks={"primary": refused})
+        text = words(standing.list_panel(busy, VIEW, 100, 40))
+        assert "told again when the operation has ended" in text and "too little" not in text
+        assert "too little" in words(standing.list_panel(replace(busy, operations=()), VIEW, 100, 40))
+
+    def test_a_problem_is_read_to_its_end(self) -> None:
+        told = "operation 20261130T032337276-promote-7d3026 (promote a to b) was interrupted: resume or undo it"
+        drawn = standing.list_panel(replace(worlds.calm(), problems=(told,)), VIEW, 58, 40)
+        assert "resume or undo it" in words(drawn)
+        assert len({r.key for r in drawn.rows if r.key.startswith("problem:")}) == 1

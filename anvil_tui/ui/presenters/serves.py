@@ -258,7 +258,7 @@ def place(world: World, serve: Serve) -> list[Cell]:
     if serve.position == "foreign":
         return [Cell("not made by a recipe of ours", "warn")]
     if serve.record is None:
-        return [Cell("candidate of an operation that has not recorded it yet", "dim")]
+        return [_made(world, serve)]
     role = literal(serve.record.role, 20)
     if serve.position != "rollback":
         return [Cell(f"{serve.position} of {role}", "dim")]
@@ -272,6 +272,16 @@ def place(world: World, serve: Serve) -> list[Cell]:
             Cell(f", {drilled(world, serve.record.role)}", "dim"),
         ]
     return [Cell(_not_ready(world, serve), "bad" if _refused(world, serve) else "warn")]
+
+
+def _made(world: World, serve: Serve) -> Cell:
+    """Whose a container is that bears our labels and is on no record: a console in the wrong folder sees those."""
+    if not world.workspace.roles:
+        return Cell("made by another folder's workspace", "warn")
+    by = serve.container.labels.get(OPERATION_LABEL, "")
+    if any(o.id == by for o in world.operations):
+        return Cell("candidate, not on record yet", "dim")
+    return Cell("made by an operation unknown here", "warn")
 
 
 def light_words(serve: Serve) -> list[tuple[str, list[Cell]]]:

@@ -98,7 +98,8 @@ def _marked(mark: tuple[str, Tone], name: str, text: str, width: int, key: str, 
 
 def _problems(world: World, width: int) -> Iterator[Row]:
     for number, text in enumerate(world.problems):
-        yield spread([Cell(f"{glyphs.WARN} {literal(text, 300)}", "warn")], [], width, f"problem:{number}")
+        told = f"{glyphs.WARN} {literal(text, 600)}"
+        yield from sentence(told, width, "warn", key=f"problem:{number}", most=3)
 
 
 def _roles(world: World, width: int) -> Iterator[Row]:
@@ -114,6 +115,9 @@ def _role_words(world: World, role: str) -> tuple[tuple[str, Tone], str, str]:
         return (glyphs.DASH, "dim"), role, f"none: {'; '.join(way.missing)}"
     if way.ready:
         return CHECKS["ok"], role, f"ready: {way.target}"
+    if any(o.role == role and o.outcome is None and o.started_at for o in world.operations):
+        # it holds ports and memory just now, which then stand against the way back
+        return CHECKS["unknown"], role, f"{way.target}: told again when the operation has ended"
     states = {c.state for c in way.checks}
     mark = CHECKS["missing" if "missing" in states else "unknown"]
     return mark, role, f"{way.target}: {'; '.join(way.missing)}"
@@ -132,7 +136,7 @@ def drilled(world: World, role: str) -> str:
 def _gpus(world: World, width: int) -> Iterator[Row]:
     snapshot = world.gpus.value
     if snapshot is None:
-        yield row(Cell(f"not read: {literal(world.gpus.reason)}", "dim"))
+        yield from sentence(f"not read: {literal(world.gpus.reason)}", width, "dim", most=3)
         return
     for gpu in snapshot.gpus:
         owners = [o for o in world.owners if o.gpu == gpu.uuid]
@@ -145,7 +149,7 @@ def _gpus(world: World, width: int) -> Iterator[Row]:
 def _credentials(world: World, width: int) -> Iterator[Row]:
     found = _known_credentials(world)
     if not found:
-        yield row(Cell(empty(world, "anvil.toml names no gateway.client_keys"), "dim"))
+        yield from sentence(empty(world, "anvil.toml names no gateway.client_keys"), width, "dim")
     for c in found:
         copies = _copies(c)
         text = f"{c.state}{copies}" if c.state != "unknown" else UNSEEN
@@ -163,7 +167,7 @@ def _copies(c: CredentialState) -> str:
 
 def _clients(world: World, width: int) -> Iterator[Row]:
     if not world.workspace.clients:
-        yield row(Cell(empty(world, "anvil.toml names no [[clients]]"), "dim"))
+        yield from sentence(empty(world, "anvil.toml names no [[clients]]"), width, "dim")
     for c in _known_clients(world):
         text = "; ".join(c.differences) or (c.state if c.state != "unknown" else c.why or UNSEEN)
         yield _marked(_CLIENTS[c.state], c.name, text, width, f"client:{c.name}")
@@ -205,7 +209,7 @@ def choices(world: World, kind: str, text: str, width: int) -> list[Row]:
 
 def _drills(world: World, width: int) -> Iterator[Row]:
     if not world.drills:
-        yield row(Cell(empty(world, "none yet: a way back that was never walked is a guess"), "dim"))
+        yield from sentence(empty(world, "none yet: a way back that was never walked is a guess"), width, "dim")
     for d in list(reversed(world.drills))[:SHOWN_DRILLS]:
         kind = "recheck" if d.recheck else "drill" if d.place == "box" else "copy"
         text = f"{kind}: {outcome_words(d)}"

@@ -23,6 +23,7 @@ import pytest
 
 from anvil_tui.adapters import alarm_file
 from anvil_tui.adapters.alarm_file import AlarmFile
+from anvil_tui.adapters.files import write_atomic
 from anvil_tui.adapters.lease import FileLease
 from anvil_tui.adapters.notify_command import CommandNotifier
 from anvil_tui.cli.console import Deeds, Service
@@ -282,12 +283,12 @@ def test_a_folder_of_temporary_files_that_is_full_ends_no_caller(
 
 
 def test_a_full_disk_keeps_nobody_from_being_told_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, full = alarm_file.write_atomic, threading.Event()
+    full = threading.Event()
 
     def write(path: Path, text: str) -> None:
         if full.is_set():
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, text)
+        write_atomic(path, text)
 
     monkeypatch.setattr(alarm_file, "write_atomic", write)
     store = desk.console(desk.script("cat >> told"))

@@ -49,6 +49,7 @@ class Console(App[int], inherit_bindings=False):
     CSS_PATH: ClassVar = ["styles/base.tcss", "styles/overview.tcss", "styles/modals.tcss"]
     TITLE = "anvil"
     ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny-w"), (61, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-tiny-h"), (17, "-short"), (30, "-tall"), (50, "-huge")]
 
@@ -168,14 +169,25 @@ class Console(App[int], inherit_bindings=False):
     # keys and deeds
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys and pastes older than a question's first paint are dropped: they were meant for something else."""
-        if isinstance(event, events.Key | events.Paste):
+        """Keys, pastes and clicks older than what a question shows were meant for something else: dropped."""
+        if isinstance(event, events.Key) and self._repaints(event):
+            reads.redraw(self)
+            return
+        if isinstance(event, events.Key | events.Paste | events.MouseEvent):
             if isinstance(self.screen, Dialog) and self.screen.yes and event.time < self.screen.armed_at:
                 return
             said = self.said and isinstance(self.screen, Board)
             if said and isinstance(event, events.Key) and not event.is_forwarded:
                 self.say("")
         await super().on_event(event)
+
+    def _repaints(self, event: events.Key) -> bool:
+        """Over a dialog, too, a garbled screen is drawn again; a letter given to that is a letter there."""
+        return (
+            isinstance(self.screen, Dialog | Picker)
+            and self.by_key.get(event.key) == "view.redraw"
+            and not event.is_printable
+        )
 
     def dispatch(self, action: Action) -> None:
         """The one road to every action, whether by key or by palette."""

@@ -136,7 +136,7 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
     @on(Input.Submitted)
     def _confirm(self) -> None:
         typed = "".join(i.value for i in self.query(Input)).strip()
-        if self.closed:
+        if self.closed or math.isinf(self.armed_at):
             return
         if self.word and typed != self.word:
             self.note = f"Type {self.word} exactly: this is a second look, not a formality"

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from anvil_tui.core.world import World
-from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, spread
+from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, sentence
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.pane import Pane
 from anvil_tui.ui.widgets.strips import Line
@@ -47,6 +47,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self._list = Pane(self._panel, id="choices")
         self._list.cursor = start
         self._list.lit_always = True
+        self._list.can_focus = False  # after a click on a row, too, what is typed narrows and enter takes
 
     @property
     def console(self) -> Console:
@@ -102,7 +103,9 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     def _say(self) -> None:
         why = self._why(self._list.cursor) if self._list.cursor else None
         line = self.query_one("#asked", Line)
-        line.set_rows(spread([Cell(f"not now: {literal(why)}" if why else "", "warn")], [], line.size.width or 1))
+        rows = sentence(f"not now: {literal(why)}" if why else "", line.size.width or 1, "warn", most=2)
+        line.set_class(len(rows) > 1, "-two")
+        line.set_rows(*rows)
 
     @on(Input.Submitted)
     def _take(self) -> None:

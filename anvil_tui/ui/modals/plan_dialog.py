@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from textual.widgets import Input
@@ -63,6 +64,8 @@ class PlanDialog(Dialog):
         body.refresh(layout=True)
         self._say()
         self.home()
+        self.armed_at = math.inf
+        self.call_after_refresh(self._arm)
 
     def _name_mover(self) -> None:
         """An operation of another console shows in the World a moment after it moved the facts of the plan."""

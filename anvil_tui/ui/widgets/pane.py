@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual.events import Click, MouseScrollDown, MouseScrollUp
 from textual.message import Message
 
 from anvil_tui.core.world import World
 from anvil_tui.ui import glyphs
-from anvil_tui.ui.presenters.cells import Cell, Panel, Row, Tone, View, cut_row, width_of
+from anvil_tui.ui.presenters.cells import BLANK, Cell, Panel, Row, Tone, View, cut_row, width_of
 from anvil_tui.ui.text import clip
 from anvil_tui.ui.widgets.strips import Strips
 
 Build = Callable[[World, View, int, int], Panel]
 
 GUTTER, MARGIN = 2, 1
+# Lines of one notch of the wheel where nothing can be selected.
+_NOTCH = 3
 
 
 class Pane(Strips, can_focus=True):
@@ -119,11 +122,27 @@ class Pane(Strips, can_focus=True):
             self.lay_out()
             return
         at = keys.index(self.cursor) if self.cursor in keys else 0
-        key = keys[max(0, min(len(keys) - 1, at + by))]
+        self._take(keys[max(0, min(len(keys) - 1, at + by))])
+
+    def _take(self, key: str) -> None:
         if key != self.cursor:
             self.cursor = key
             self.post_message(self.Moved(self, key, by_person=True))
         self.lay_out()
+
+    def on_click(self, event: Click) -> None:
+        """The cursor on the row that is drawn there. Nothing else: no click begins a deed."""
+        row = self.lines[event.y] if 0 < event.y < len(self.lines) else BLANK
+        if row.key:
+            self._take(row.key)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self.move(-1 if self.keys() else -_NOTCH)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self.move(1 if self.keys() else _NOTCH)
 
     def stand_on(self, key: str) -> None:
         """The cursor on one item, where it is there; nobody moved it there by hand."""

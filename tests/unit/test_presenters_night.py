@@ -11,7 +11,7 @@ from anvil_tui.core.journal import OperationView, Record, StepView, fold
 from anvil_tui.core.recording import Index, Kept, Sample, Span
 from anvil_tui.core.shelf import RunFiles, Shelf
 from anvil_tui.core.standing import Check
-from anvil_tui.core.world import OPERATION_LABEL, Readiness, World
+from anvil_tui.core.world import OPERATION_LABEL, BoxRecord, Readiness, World
 from anvil_tui.ui.presenters import (
     gate_table,
     gates,
@@ -186,3 +186,16 @@ class TestStanding:
         drawn = standing.list_panel(replace(worlds.calm(), problems=(told,)), VIEW, 58, 40)
         assert "resume or undo it" in words(drawn)
         assert len({r.key for r in drawn.rows if r.key.startswith("problem:")}) == 1
+
+
+class TestTheFirstSecond:
+    """Containers are read, `state/` is not yet; before that nothing is, not even the time."""
+
+    def test_nothing_serves_only_by_the_record(self) -> None:
+        unread = replace(worlds.calm(), record=BoxRecord(), serves=())
+        assert "primary ? UNKNOWN" in line(header.header(unread, VIEW, 120))
+        assert "nothing serves" in line(header.header(replace(unread, kept_alarms=()), VIEW, 120))
+        assert "nothing serves" in line(header.header(replace(unread, replayed=True), VIEW, 120))
+
+    def test_no_time_is_no_midnight(self) -> None:
+        assert "00:00:00" not in line(header.header(World(worlds.workspace(), False), VIEW, 120))

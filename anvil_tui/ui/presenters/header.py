@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from anvil_tui.core.times import span
-from anvil_tui.core.world import Lights, World
+from anvil_tui.core.world import BoxRecord, Lights, World
 from anvil_tui.ui import glyphs
 from anvil_tui.ui.presenters.alarms import counts
 from anvil_tui.ui.presenters.cells import Cell, Row, Tone, View, joined, spread, width_of
 from anvil_tui.ui.presenters.freshness import empty, state_note
 from anvil_tui.ui.presenters.serves import PHASE_TONES, incumbent
-from anvil_tui.ui.text import fit, literal, seconds_since
+from anvil_tui.ui.text import NA, fit, literal, seconds_since
 
 _HOLDS = re.compile(r"(^|[-:])hold\b")
 _RELEASES = re.compile(r"(^|[-:])(flip|aliases|close-aliases)\b")
@@ -98,6 +98,8 @@ def _role(world: World, role: str, room: int) -> list[Cell]:
         if lost or recorded:
             unread: Tone = "dim" if world.containers.state == "unknown" else "bad"
             return [head, Cell(f"{glyphs.ASK} UNKNOWN" if lost else f"{glyphs.BAD} GONE", unread)]
+        if world.kept_alarms is None and world.record == BoxRecord() and not world.replayed:
+            return [head, Cell(f"{glyphs.ASK} UNKNOWN", "dim")]  # state/ is read a moment after the containers
         gone = world.record.roles.get(role)
         if gone and gone.evicted_for:
             by = fit(literal(gone.evicted_for, 60), max(0, room - len(head.text) - 14))
@@ -150,6 +152,8 @@ def worst(lights: Lights) -> tuple[str, Tone]:
 
 
 def _clock(world: World, view: View, width: int) -> str:
+    if not world.now_utc.timestamp():  # nothing was read yet
+        return NA
     local = world.now_utc.astimezone(view.zone)
     if world.replayed:  # it may be of another day, and its seconds matter
         return f"{local:%Y-%m-%d %H:%M:%S %Z}" if width >= _WIDE else f"{local:%m-%d %H:%M:%S %Z}"

@@ -215,12 +215,16 @@ class HistoryFiles:
             raise EffectFailed(f"{self._folder}: nothing is recorded: {left}")
 
     def _prune(self, world: World, room: int) -> None:
-        """Room for one segment in both forms. Nothing is called old by a clock that was set meanwhile."""
+        """Room for one segment in both forms. Nothing is called old by a clock that was set meanwhile, nor yet by
+        one that this process found: a machine without a battery for its clock may begin in any year, and by the
+        next segment it has been set. Until then what is kept is as old as it is beside the newest of it."""
         clocks = world.now_utc.timestamp() - world.now_s
+        kept = [(s.name, s.bytes, _end(self._folder / s.name)) for s in segments(self._folder)]
+        newest = max((end for _, _, end in kept if end), default=world.now_utc)
+        now = min(world.now_utc, newest) if self._clocks is None else world.now_utc
         self._clocks = clocks if self._clocks is None else self._clocks
         days = self._days if abs(clocks - self._clocks) < _CLOCK_SET_S else float("inf")
-        kept = [(s.name, s.bytes, _end(self._folder / s.name)) for s in segments(self._folder)]
-        for name in to_remove(kept, world.now_utc, min(days, 99_999.0), max(0, self._most - 2 * room)):
+        for name in to_remove(kept, now, min(days, 99_999.0), max(0, self._most - 2 * room)):
             os.unlink(name, dir_fd=self._dir)
 
     def _end_segment(self) -> None:

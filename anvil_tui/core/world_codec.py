@@ -40,7 +40,8 @@ def encode(world: World, hide: Hide = str) -> Tree:
 def decode(tree: Tree, at: datetime, s: float) -> World:
     """The world as it was at that moment, replayed: nothing can start from it. ValueError when it is none."""
     try:
-        world = _adapter().validate_json(dumped({**tree, "now_s": s, "now_utc": utc_text(at)}))
+        # no reader of ours lets NaN or infinity in, and no screen can round one
+        world = _adapter().validate_json(dumped({**tree, "now_s": s, "now_utc": utc_text(at)}, nan=False))
     except ValidationError as why:
         first = why.errors()[0]
         raise ValueError(f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}") from why
@@ -49,9 +50,11 @@ def decode(tree: Tree, at: datetime, s: float) -> World:
     return replace(world, read_only=True, replayed=True)
 
 
-def dumped(value: Any) -> bytes:
-    """One line of JSON. What was no UTF-8 where it came from becomes `?`: no reader takes half a character."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+def dumped(value: Any, *, nan: bool = True) -> bytes:
+    """One line of JSON. What was no UTF-8 where it came from becomes `?`: no reader takes half a character.
+    ValueError for NaN and infinity without `nan`."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=nan)
+    return text.encode("utf-8", "replace")
 
 
 @cache

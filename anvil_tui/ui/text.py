@@ -90,18 +90,18 @@ def clock(at: str | None, zone: tzinfo | None) -> str:
     """HH:MM:SS in `zone` (None = this machine's) of an RFC 3339 text; the text itself if it is none."""
     try:
         when = parse_time(at)
-    except ValueError:
+        return "-" if when is None else when.astimezone(zone).strftime("%H:%M:%S")
+    except (ValueError, OverflowError):  # the last hours of the calendar are in no other zone
         return literal(at, 8)
-    return "-" if when is None else when.astimezone(zone).strftime("%H:%M:%S")
 
 
 def stamp(at: str | None, zone: tzinfo | None) -> str:
     """Date and time with the zone written behind it."""
     try:
         when = parse_time(at)
-    except ValueError:
+        return "-" if when is None else f"{when.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+    except (ValueError, OverflowError):
         return literal(at, 40)
-    return "-" if when is None else f"{when.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def seconds_since(at: str | None, now: datetime) -> float | None:

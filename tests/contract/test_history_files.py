@@ -238,6 +238,31 @@ def test_days_count_from_the_end_of_a_segment_and_not_by_a_clock_that_was_set(tm
     assert [round((f.s - 5000) / day, 1) for f in frames(tmp_path)] == [2.0, 3.0, 3.0, 4.0]
 
 
+def test_a_clock_that_was_wrong_when_the_machine_began_removes_nothing(tmp_path: Path) -> None:
+    """It is years off until the time service sets it."""
+    day = 86_400.0
+    made = writer(tmp_path, days=2)
+    made.append(later(0))
+    made.close()
+    for year, kept in ((400, 3), (-400, 5)):
+        made = writer(tmp_path, days=2)
+        made.append(later(10, clock_s=year * day))
+        made.append(later(1000))
+        made.close()
+        assert len(frames(tmp_path)) == kept, "the first frame is kept, and so is everything of the wrong clock"
+
+
+def test_a_box_that_was_off_for_long_forgets_what_is_old_with_its_second_segment(tmp_path: Path) -> None:
+    day = 86_400.0
+    for second in (0.0, 30 * day):
+        made = writer(tmp_path, days=2)
+        made.append(later(second))
+        assert len(frames(tmp_path)) == (1 if second == 0 else 3)
+        made.append(later(second + 1000))
+        made.close()
+    assert [round((f.s - 5000) / day) for f in frames(tmp_path)] == [30, 30]
+
+
 def test_a_clock_that_goes_back_is_a_new_span_and_loses_nothing(tmp_path: Path) -> None:
     made = writer(tmp_path)
     for n, set_s in ((0, 0), (5, 0), (10, -7200), (15, -7200)):

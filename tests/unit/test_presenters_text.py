@@ -94,10 +94,16 @@ def test_spark_draws_a_gap_as_a_gap_and_zero_as_the_lowest_block() -> None:
         (None, "-"),
         ("0001-01-01T00:00:00Z", "-"),
         ("not a time", "not a t…"),
+        ("9999-12-31T23:59:59-05:00", "9999-12…"),
     ],
 )
 def test_clock(at: str | None, shown: str) -> None:
     assert text.clock(at, UTC) == shown
+
+
+def test_the_last_hours_of_the_calendar_are_shown_as_they_are_written() -> None:
+    """In a recording that somebody sent: UTC has no year 10000."""
+    assert text.stamp("9999-12-31T23:59:59-05:00", UTC) == "9999-12-31T23:59:59-05:00"
 
 
 def test_wrap_cuts_no_character_and_no_line_is_wider() -> None:

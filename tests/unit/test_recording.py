@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from anvil_tui.core.alarms import Alarm
+from anvil_tui.core.alarms import Alarm, Mark
 from anvil_tui.core.box import Host
+from anvil_tui.core.discovery import Found
 from anvil_tui.core.engine_log import LoadPhase
 from anvil_tui.core.loads import CardLoad, MeasuredLoad
 from anvil_tui.core.reading import Reading
+from anvil_tui.core.recipe import EngineKind
 from anvil_tui.core.recording import (
     KEY_EVERY,
     Damaged,
@@ -38,7 +40,7 @@ from anvil_tui.core.redact import redact
 from anvil_tui.core.standing import ClientState, DrillRecord, Owner
 from anvil_tui.core.times import utc_text
 from anvil_tui.core.waivers import CheckWaiver, Waiver
-from anvil_tui.core.world import Event, LogView, World
+from anvil_tui.core.world import Event, Lease, LogView, World
 from anvil_tui.core.world_codec import apply, changes, decode, dumped, encode, tree_changes
 from tests.support import measured, standings, worlds
 
@@ -69,12 +71,28 @@ def everything() -> World:
     )  # fmt: skip
 
 
+def discovered() -> World:
+    """What discovery fills, and what is kept of alarms. Without a workspace nothing is recorded, so it has one."""
+    found = {
+        "a" * 64: Found(EngineKind.VLLM, 8000), "b" * 64: Found(None, None, "no port answers", True),
+        "c" * 64: Found(),
+    }  # fmt: skip
+    alarm = Alarm("kv:a", "kv", "a", "warn", "2026-09-02T10:00:00Z", "KV 99 %", "bob", "2026-09-02T10:01:00Z", 2)
+    return replace(
+        worlds.empty(), found=found, kept_alarms=(alarm,),
+        alarm_marks={"kv:a": Mark(4990.5, None), "kv:b": Mark(0.0, 1.5)},
+        watcher=Lease("watch", 9, "bob", "2026-09-02T10:00:00Z", "forge"),
+        gateway=Reading.unknown("no workspace", "gateway"),
+    )  # fmt: skip
+
+
 WORLDS: dict[str, Callable[[], World]] = {
     "empty": worlds.empty, "calm": worlds.calm, "promoting": worlds.promoting, "degraded": worlds.degraded,
     "stale": worlds.stale, "interrupted": worlds.interrupted, "many gpus": worlds.many_gpus,
     "busy": standings.busy, "wired": standings.wired, "not ready": standings.not_ready,
     "drilled": standings.drilled, "evicted": standings.evicted, "measuring": measured.measuring,
     "measured": measured.measured, "bundles": measured.shelf_of_bundles, "everything": everything,
+    "discovered": discovered,
 }  # fmt: skip
 
 
@@ -94,7 +112,7 @@ def test_every_field_of_a_world_is_filled_in_one_of_them() -> None:
     """Else a field that does not come back would go unnoticed."""
     made, bare = [make() for make in WORLDS.values()], World(worlds.workspace(), False)
     same = {f.name for f in fields(World) if all(getattr(w, f.name) == getattr(bare, f.name) for w in made)}
-    assert same <= {"workspace", "read_only", "replayed", "watcher", "found", "kept_alarms", "alarm_marks"}
+    assert same <= {"read_only", "replayed"}
 
 
 def test_what_changed_makes_the_one_world_of_the_other() -> None:
@@ -160,6 +178,15 @@ def test_bytes_that_were_no_text_do_not_stop_a_frame() -> None:
 def test_what_is_no_world_is_told(tree: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="workspace"):
         decode(tree, worlds.NOW, 1.0)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_none_is_no_world(number: float) -> None:
+    """JSON of other programs has none either; a screen that rounds one would end the console."""
+    world = worlds.calm()
+    tree = {**encode(world), "alarm_marks": {"kv:x": {"seconds": number}}}
+    with pytest.raises(ValueError, match="Out of range float"):
+        decode(tree, world.now_utc, world.now_s)
 
 
 # lines

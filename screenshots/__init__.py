@@ -28,9 +28,9 @@ FACTS = {
     "compare": "Bundles",
     "logs": "Log",
     "gateway": "slot-a",
-    "standing": "Ways back",
+    "standing": "Way back",
     "storage": "Images",
-    "history": "History",
+    "history": "What happened",
     "help": "What every key does",
 }
 """What each picture shows, in words."""

@@ -37,7 +37,8 @@ READER = (sys.executable, "-m", "anvil_tui.adapters.nvml_child", "--interval")
 SMI = (
     "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", "memory.used", "memory.free",
     "memory.reserved", "utilization.gpu", "temperature.gpu", "power.draw", "enforced.power.limit", "clocks.sm",
-    "clocks.mem", "fan.speed", "ecc.errors.uncorrected.volatile.total", "clocks_event_reasons.active", "mig.mode.current",
+    "clocks.mem", "fan.speed", "ecc.errors.uncorrected.volatile.total", "clocks_event_reasons.active",
+    "mig.mode.current",
 )  # fmt: skip
 TOLERANCE: Mapping[str, float] = {
     "used MiB": 1, "free MiB": 1, "reserved MiB": 1, "total MiB": 1, "utilisation %": 5, "temperature C": 1,

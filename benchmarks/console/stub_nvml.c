@@ -16,7 +16,7 @@
 typedef unsigned int U;
 typedef unsigned long long L;
 typedef struct dev { int i; } *H;
-enum { OK = 0, UNINIT = 1, ARG = 2, NOSUP = 3, NOTFOUND = 6, SMALL = 7, VERMIS = 25 };
+enum { OK = 0, UNINIT = 1, ARG = 2, NOSUP = 3, NOTFOUND = 6, SMALL = 7, TIMEOUT = 10, VERMIS = 25 };
 #define API __attribute__((visibility("default")))
 #define MIB (1ull << 20)
 #define TOTAL (143771 * MIB)
@@ -71,6 +71,7 @@ API const char *nvmlErrorString(int r) {
     case ARG: return "Invalid Argument";
     case NOSUP: return "Not Supported";
     case NOTFOUND: return "Not Found";
+    case TIMEOUT: return "Timeout";
     case SMALL: return "Insufficient Size";
     case VERMIS: return "Argument Version Mismatch";
     default: return "Unknown Error";
@@ -164,6 +165,13 @@ API int nvmlDeviceIsMigDeviceHandle(H h, U *o) { GATE; *o = 0; return OK; }
 API int nvmlDeviceGetEccMode(H h, U *a, U *b) { GATE; *a = *b = 1; return OK; }
 API int nvmlDeviceGetTotalEccErrors(H h, int a, int b, L *o) { (void)a; (void)b; GATE; *o = 0; return OK; }
 API int nvmlDeviceGetMemoryErrorCounter(H h, int a, int b, int c, L *o) { (void)a; (void)b; (void)c; GATE; *o = 0; return OK; }
+API int nvmlDeviceGetRemappedRows(H h, U *c, U *u, U *pending, U *failed) { GATE; *c = *u = *pending = *failed = 0; return OK; }
+static int events;
+API int nvmlEventSetCreate(void **set) { if (!inited) return UNINIT; *set = &events; return OK; }
+API int nvmlEventSetFree(void *set) { (void)set; return inited ? OK : UNINIT; }
+API int nvmlDeviceRegisterEvents(H h, L kinds, void *set) { (void)kinds; (void)set; GATE; return OK; }
+API int nvmlEventSetWait_v2(void *set, void *data, U ms) { (void)set; (void)data; (void)ms; return inited ? TIMEOUT : UNINIT; }
+API int nvmlEventSetWait(void *set, void *data, U ms) { return nvmlEventSetWait_v2(set, data, ms); }
 API int nvmlDeviceGetPcieThroughput(H h, int c, U *o) { GATE; *o = wave(h, 7 + c, 0, 900000); return OK; }
 API int nvmlDeviceGetCurrentClocksEventReasons(H h, L *o) { GATE; *o = wave(h, 23, 0, 100) > 90 ? 4 : 0; return OK; }
 API int nvmlDeviceGetCurrentClocksThrottleReasons(H h, L *o) { return nvmlDeviceGetCurrentClocksEventReasons(h, o); }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from anvil_tui.core.errors import AnvilError
 from anvil_tui.core.recording import Kept
+from anvil_tui.core.shelf import Shelf
 from anvil_tui.core.times import utc_text, when
 from anvil_tui.core.world import World
 from anvil_tui.ui.actions import Action
@@ -24,6 +25,7 @@ from anvil_tui.ui.modals.dialog import Dialog, sentence_panel
 from anvil_tui.ui.presenters.history import moment_of
 from anvil_tui.ui.screens.overview import Overview
 from anvil_tui.ui.seams import ConsoleService, Player
+from anvil_tui.ui.shelves import Shelves
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.tail import Tail
 from anvil_tui.ui.work import off_loop
@@ -134,7 +136,8 @@ class Replays:
         app = self.app
         if app.bridge is not None:
             app.bridge.close()
-        app.service, app.shelves.evidence = service, service.evidence
+        app.service, app.shelves = service, Shelves(app, service.evidence)
+        app.view = replace(app.view, shelf=Shelf(history=app.view.shelf.history))  # all else is of the other one
         app.deeds = Deeds(app, service.deeds) if service.deeds is not None else None
         app.moved_from, app.followed = "", ("", None)
         self.listen()

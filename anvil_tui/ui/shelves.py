@@ -38,7 +38,9 @@ class Shelves:
         return self.app.view.shelf
 
     def _put(self, shelf: Shelf) -> None:
-        self.app.look(replace(self.app.view, shelf=shelf))
+        """What comes late, of a service that is not shown any more, is dropped."""
+        if self.app.shelves is self:
+            self.app.look(replace(self.app.view, shelf=shelf))
 
     # the run on the screen
 

@@ -12,6 +12,7 @@ import pytest
 
 from anvil_tui.cli.past import Past, Replayed
 from anvil_tui.core.recording import Head
+from anvil_tui.core.shelf import Disks
 from anvil_tui.service.replay import Player
 from anvil_tui.ui.actions import ACTIONS
 from anvil_tui.ui.app import Console
@@ -193,6 +194,36 @@ async def test_screens_that_read_the_disk_say_that_it_was_not_recorded(tmp_path:
         assert c.service.looked == 0
         await c.press("escape")
         assert isinstance(c.app.screen, Overview) and c.app.world.replayed, "esc goes back one screen first"
+
+
+async def test_what_was_read_of_the_disk_now_is_not_shown_as_then_nor_the_other_way_round(tmp_path: Path) -> None:
+    """The run of the same operation, in the same state, before the replay, in it and after it."""
+    promoted = replace(worlds.promoted(), started_at=worlds.at(3200), ended_at=worlds.at(2800))
+    async with console(replace(worlds.calm(), operations=(promoted,)), tmp_path) as c:
+
+        def run() -> str:
+            found = c.app.view.shelf.run
+            return "unread" if found is None else found.error or "read"
+
+        await c.press("4")
+        await c.until(lambda: run() == "read", "the run is read")
+        await replaying(c)
+        assert run() != "read" and c.app.view.shelf.history is not None
+        await c.press("4")
+        await c.until(lambda: "not recorded" in run(), "the replay has none")
+        await c.press("escape", "escape")
+        await c.until(lambda: not c.app.world.replayed, "now")
+        await c.press("4")
+        await c.until(lambda: run() == "read", "the run is read again")
+        assert c.evidence.asked == [("run", promoted.id)] * 2
+
+
+async def test_a_look_at_the_disks_that_comes_late_is_dropped(tmp_path: Path) -> None:
+    async with console(worlds.calm(), tmp_path) as c:
+        late = c.app.shelves
+        await replaying(c)
+        late.looked_at_disks(Disks("2026-09-02T11:54:00Z", {}))
+        assert c.app.view.shelf.disks is None
 
 
 async def test_keys_of_a_replay_say_so_when_there_is_none(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ class Console(App[int], inherit_bindings=False):
     CSS_PATH: ClassVar = ["styles/base.tcss", "styles/overview.tcss", "styles/modals.tcss"]
     TITLE = "anvil"
     ENABLE_COMMAND_PALETTE = False
-    ALLOW_SELECT = False
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny-w"), (61, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-tiny-h"), (17, "-short"), (30, "-tall"), (50, "-huge")]
 
@@ -60,9 +59,8 @@ class Console(App[int], inherit_bindings=False):
         self.service, self.options = service, options
         self.world: World = service.store.world
         self.view = View(zone=UTC if options.utc else None)
-        self._said_of = ""
+        self._said_of = self.moved_from = ""
         self.silent_s = 0.0
-        self.moved_from = ""
         self.crash: Path | None = None
         self.deeds: Deeds | None = Deeds(self, service.deeds) if service.deeds is not None else None
         self.shelves: Shelves = Shelves(self, service.evidence)
@@ -170,9 +168,6 @@ class Console(App[int], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Keys, pastes and clicks older than what a question shows were meant for something else: dropped."""
-        if isinstance(event, events.Key) and self._repaints(event):
-            reads.redraw(self)
-            return
         if isinstance(event, events.Key | events.Paste | events.MouseEvent):
             if isinstance(self.screen, Dialog) and self.screen.yes and event.time < self.screen.armed_at:
                 return
@@ -180,14 +175,6 @@ class Console(App[int], inherit_bindings=False):
             if said and isinstance(event, events.Key) and not event.is_forwarded:
                 self.say("")
         await super().on_event(event)
-
-    def _repaints(self, event: events.Key) -> bool:
-        """Over a dialog, too, a garbled screen is drawn again; a letter given to that is a letter there."""
-        return (
-            isinstance(self.screen, Dialog | Picker)
-            and self.by_key.get(event.key) == "view.redraw"
-            and not event.is_printable
-        )
 
     def dispatch(self, action: Action) -> None:
         """The one road to every action, whether by key or by palette."""
@@ -243,8 +230,7 @@ class Console(App[int], inherit_bindings=False):
 
 def run(service: ConsoleService, options: ConsoleOptions) -> int:
     """The console until the operator leaves. Returns the exit code: 0, 1 after a crash, 128+n after a signal."""
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    no = terminal.refusal(os.environ, streams)
+    no = terminal.refusal(os.environ, (sys.stdin, sys.stdout, sys.stderr))
     if no:
         sys.stderr.write(no + "\n")
         return USAGE

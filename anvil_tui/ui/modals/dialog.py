@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import Key
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input
@@ -43,7 +44,20 @@ class Body(Pane, can_focus=False):
         return min(wanted, max(3, viewport.height - _CHROME))
 
 
-class Dialog(ModalScreen[str | None], inherit_bindings=False):
+class Modal(ModalScreen[str | None], inherit_bindings=False):
+    """What every question shares: a garbled terminal is drawn again over it, too."""
+
+    @property
+    def console(self) -> Console:
+        return self.app  # type: ignore[return-value]
+
+    def on_key(self, event: Key) -> None:
+        """A letter that a person gave to that stays a letter in a field: the field keeps it."""
+        if self.console.by_key.get(event.key) == "view.redraw":
+            self.console.refresh(layout=True, repaint=True)
+
+
+class Dialog(Modal):
     """Answers None for Cancel, else what was typed ("" when nothing had to be).
 
     `word` must be typed exactly; `ask` wants any text (a reason, a filter). `no` is the word on Cancel.
@@ -68,10 +82,6 @@ class Dialog(ModalScreen[str | None], inherit_bindings=False):
         self.closed = ""
         self.note = ""
         self.armed_at = math.inf
-
-    @property
-    def console(self) -> Console:
-        return self.app  # type: ignore[return-value]
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from anvil_tui.core.world import World
+from anvil_tui.ui.modals.dialog import Modal
 from anvil_tui.ui.presenters.cells import Cell, Panel, Row, View, sentence
 from anvil_tui.ui.text import literal
 from anvil_tui.ui.widgets.pane import Pane
 from anvil_tui.ui.widgets.strips import Line
-
-if TYPE_CHECKING:
-    from anvil_tui.ui.app import Console
 
 Rows = Callable[[str, int], Sequence[Row]]
 Closed = Callable[[str], str | None]
 Begin = Callable[[Sequence[str]], str]
 
 
-class Picker(ModalScreen[str | None], inherit_bindings=False):
+class Picker(Modal):
     """Answers the key of the chosen row, None for Esc. `rows` gets the typed text and the width."""
 
     AUTO_FOCUS = "Input"
@@ -48,10 +44,6 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self._list.cursor = start
         self._list.lit_always = True
         self._list.can_focus = False  # after a click on a row, too, what is typed narrows and enter takes
-
-    @property
-    def console(self) -> Console:
-        return self.app  # type: ignore[return-value]
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):

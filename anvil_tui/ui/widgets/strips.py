@@ -18,6 +18,7 @@ class Strips(Widget):
     """Draws `lines`, one row a line. A subclass sets them through `paint`."""
 
     COMPONENT_CLASSES = {*(f"tone--{t}" for t in TONES), "tone--cursor"}
+    ALLOW_SELECT = False
     ascii_only = False
     drawn = 0
     """Counted up with every paint of any strip in which something differed."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from platformdirs import user_state_path
 
 from anvil_tui.adapters.toml_files import load_workspace
-from anvil_tui.cli.past import FilePast, Past
+from anvil_tui.cli.past import FilePast, Past, expanded
 from anvil_tui.cli.wiring import workspace_dir
 from anvil_tui.core.errors import BadFile
 from anvil_tui.core.recording import Kept
@@ -36,7 +36,7 @@ def _export(args: argparse.Namespace, past: Past) -> int:
         raise BadFile("history export", "FILE is missing: where the file is to be written")
     now = datetime.now(UTC)
     begin, end = _when(args.begin, now), _when(args.end, now)
-    count = past.write(args.file.expanduser(), lambda: cut(past.folder, begin, end))
+    count = past.write(expanded(args.file), lambda: cut(past.folder, begin, end))
     told = {"file": str(args.file), "frames": count, "from": utc_text(begin), "to": utc_text(end)}
     print(
         json.dumps(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -13,7 +14,7 @@ from anvil_tui import __version__
 from anvil_tui.adapters.history_files import boot, recorder_of
 from anvil_tui.adapters.recordings import HistoryFolder, RecordingFile, write_recording
 from anvil_tui.cli.wiring import hider, history_folder
-from anvil_tui.core.errors import NotFound, Refused
+from anvil_tui.core.errors import BadFile, NotFound, Refused
 from anvil_tui.core.nameless import Names
 from anvil_tui.core.recording import Frame, Head, Kept, joined
 from anvil_tui.core.shelf import Compared, Disks, RunFiles, Verified
@@ -90,11 +91,19 @@ def _persons() -> tuple[str, ...]:
     return ()
 
 
+def expanded(path: Path) -> Path:
+    """With `~` and `~NAME` filled in."""
+    try:
+        return path.expanduser()
+    except RuntimeError as why:
+        raise BadFile(str(path), f"cannot be found: {why}") from why
+
+
 class FilePast:
     """A file that somebody sent."""
 
     def __init__(self, path: Path) -> None:
-        path = path.expanduser().resolve()
+        path = Path(os.path.realpath(expanded(path)))
         self.file, self._bytes = RecordingFile(path), path.stat().st_size
 
     def kept(self) -> Kept:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from anvil_tui.core.redact import redact_values
+from anvil_tui.core.text import clean
 from anvil_tui.core.times import utc_text
 from anvil_tui.core.world import World
 
@@ -44,7 +45,7 @@ def decode(tree: Tree, at: datetime, s: float) -> World:
         world = _adapter().validate_json(dumped({**tree, "now_s": s, "now_utc": utc_text(at)}, nan=False))
     except ValidationError as why:
         first = why.errors()[0]
-        raise ValueError(f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}") from why
+        raise ValueError(clean(f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}", 300)) from why
     except RecursionError as why:
         raise ValueError("it is nested too deeply") from why
     return replace(world, read_only=True, replayed=True)

@@ -129,6 +129,9 @@ def test_replay_needs_no_workspace_and_names_file_and_line(
     assert f"{out}:3: this line is damaged" in run("replay", out, want=2)
     assert "cannot be read: No such file" in run("replay", folder / "none", want=2)
     assert "it is no regular file" in run("replay", "/dev/null", want=2)
+    assert "cannot be found: Could not determine home" in run("replay", "~nobody-has-this-name/x", want=2)
+    (empty / "loop").symlink_to("loop")
+    assert "cannot be read: Too many levels of symbolic links" in run("replay", empty / "loop", want=2)
 
 
 def test_a_file_is_shown_through_a_link(folder: Path, run: Run) -> None:

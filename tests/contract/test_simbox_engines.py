@@ -341,7 +341,8 @@ def _try_chat(port: int) -> int:
 
 def test_metrics_faults(shared: Bench) -> None:
     shared.sim.fault("metrics", mode="off")
-    assert shared.engine().metrics == "off"
+    # a reader of its own: what is switched off at the start is remembered, and asked for again after a while only
+    assert HttpEngineReader(SystemClock()).read(EngineKind.VLLM, shared.port).metrics == "off"
     shared.sim.fault("metrics", mode="error")
     assert shared.engine().metrics == "error"
     shared.sim.fault("metrics", mode="bad")

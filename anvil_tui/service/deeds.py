@@ -61,6 +61,8 @@ def created(run: Run, step: Step) -> Seen | None:
 
 
 def create(run: Run, step: Step) -> None:
+    """A port that somebody has is found here, before anything that serves is touched."""
+    _free_port(run, step.args["port"], "nothing was created")
     recipe, role = run.recipe(step.args), run.box.workspace.role(step.args["role"])
     launch = recipe.launch
     mounts = tuple((run.box.mount_source(m.source), m.target, m.read_only) for m in launch.mounts)
@@ -95,13 +97,15 @@ def started(run: Run, step: Step) -> Seen | None:
 
 def start(run: Run, step: Step) -> None:
     found, port = run.need_container(step.args), step.args["port"]
-    if (light := run.box.engines.read(EngineKind.OPENAI, port).http) != "refused":
-        raise EffectFailed(
-            f"port {port} answers already ({light}) and {found.id[:12]} does not run: {_who_has(run, port)}"
-        )
+    _free_port(run, port, f"{found.id[:12]} does not run")
     note_before(run, step, found)
     run.controls.containers.start(found.id)
     process_gone(run, found.id)
+
+
+def _free_port(run: Run, port: int, so: str) -> None:
+    if (light := run.box.engines.read(EngineKind.OPENAI, port).http) != "refused":
+        raise EffectFailed(f"port {port} answers already ({light}) and {so}: {_who_has(run, port)}")
 
 
 def _who_has(run: Run, port: int) -> str:

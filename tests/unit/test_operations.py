@@ -379,6 +379,26 @@ def test_a_running_container_of_ours_that_is_not_on_record_is_named(full: World)
     assert "not on record" in full.plan("promote", recipe="b").refusals[0]
 
 
+def test_a_port_that_somebody_has_is_found_before_anything_that_serves_is_touched(
+    full: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O-25: a promotion once held the traffic and stopped the incumbent, to find the candidate's port taken."""
+    real = full.read
+
+    def read(kind: object = None, port: int = 0) -> Any:
+        seen = real(kind, port)  # type: ignore[arg-type]
+        return dataclasses.replace(seen, http="ready") if port == 9132 else seen
+
+    monkeypatch.setattr(full, "read", read)
+    full.gate.history.clear()
+    before = full.docker.running()
+    assert full.do("promote", recipe="b") == "undone"
+    view = fold(full.box.operations.journal(full.last).records())
+    assert view and "port 9132 answers already (ready) and nothing was created" in view.why
+    assert full.docker.running() == before and len(full.docker.all) == 1
+    assert all("hold" not in aliases.values() for aliases in full.gate.history)
+
+
 def test_a_port_that_answers_already_is_never_taken_for_the_candidate(spare: World) -> None:
     spare.last = prepare(spare.box, spare.plan("promote", recipe="b"))
     stranger = spare.docker.sneak("a", 9132)

@@ -279,7 +279,8 @@ def _gpus(
     if c.gpus.effective == "none":
         return (), 0
     if snapshot is None:
-        notes.append(f"gpus.select is empty: it was given GPUs ({grant_text(c.gpus)}), and none can be read here")
+        what = "was not compared with the box's" if c.gpus.uuids else "is empty"
+        notes.append(f"gpus.select {what}: it was given GPUs ({grant_text(c.gpus)}), and none can be read here")
         return c.gpus.uuids, 0
     on = {g.uuid: _mib_of(g, c.id, pids) for g in snapshot.gpus if g.uuid}
     seen = tuple(uuid for uuid, mib in on.items() if mib is not None)

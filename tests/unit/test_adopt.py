@@ -250,6 +250,10 @@ def test_gpus_that_cannot_be_read_are_said_and_not_guessed() -> None:
     a = adopt(replace(running(attrs("m"), IMAGE), container=c), ENGINE, 8000, None, {}, ())
     assert a.recipe["gpus"]["select"] == []
     assert "none can be read here" in said(a)
+    assert ("gpus.select is empty" in said(a)) == (not c.gpus.uuids)
+    given = replace(c, gpus=replace(c.gpus, uuids=("GPU-1",)))
+    told = said(adopt(replace(running(attrs("m"), IMAGE), container=given), ENGINE, 8000, None, {}, ()))
+    assert "is empty" not in told and "none can be read here" in told
 
 
 @pytest.mark.parametrize("served", ["模型/一", "-x", "x y", "a" * 200, ":"])

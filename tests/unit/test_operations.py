@@ -386,7 +386,7 @@ def test_a_port_that_somebody_has_is_found_before_anything_that_serves_is_touche
     real = full.read
 
     def read(kind: object = None, port: int = 0) -> Any:
-        seen = real(kind, port)  # type: ignore[arg-type]
+        seen = real(kind, port)
         return dataclasses.replace(seen, http="ready") if port == 9132 else seen
 
     monkeypatch.setattr(full, "read", read)

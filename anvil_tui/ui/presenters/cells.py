@@ -164,13 +164,13 @@ def item(head: Sequence[Cell], text: str, tone: Tone, tail: Sequence[Cell], widt
 
 
 def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]], width: int, label: int = 13) -> list[Row]:
-    """Label and value lines; long values wrap under themselves, nothing is cut."""
+    """Label and value lines; long values of one cell wrap under themselves, others are cut with a mark."""
     out: list[Row] = []
     for name, value in pairs:
         head = Cell(pad(name, label), "dim")
         cells = [Cell(value)] if isinstance(value, str) else value
         if len(cells) != 1:
-            out.append(row(head, *cells))
+            out.append(Row(cut_row([head, *cells], width)))
             continue
         first, *more = wrap(cells[0].text, max(8, width - label))
         out.append(row(head, Cell(first, cells[0].tone)))

@@ -83,7 +83,7 @@ def panel(world: World, view: View, width: int, height: int) -> Panel:
     if operation is None:
         text = f"No qualification yet: {key('serve.qualify')} runs the gates of a suite on the selected serve."
         return Panel("Gates", tuple(sentence(empty(world, text), width, "dim")))
-    title = f"Gates {tally(operation.gates)}  {operation.kind} {literal(operation.target, 80)}"
+    title = f"Gates {tally(operation.gates)}  {literal(operation.kind, 16)} {literal(operation.target, 80)}"
     rows = [line(g, width) for g in settled(operation)]
     return Panel(title, tuple(rows), _verdicts(operation))
 
@@ -108,7 +108,7 @@ def line(gate: GateView, width: int) -> Row:
         Cell(f"{glyph} ", tone),
         left(literal(named(gate)), name, "faint" if gate.verdict in ("pending", NOT_RUN) else "text"),
         Cell(" "),
-        left(gate.verdict, _WORD, tone),
+        left(literal(gate.verdict), _WORD, tone),
         right(done, 7, "text"),
     ]
     spent = width - 2 - name - 1 - _WORD - 7

@@ -215,7 +215,8 @@ def _operation_rows(world: World, operation: OperationView, width: int) -> tuple
     """While an operation is open the strip is about it: steps around the present one."""
     gone, paused = operation.state == "interrupted", operation.state == "paused"
     tone: Tone = "warn" if gone or paused else "accent"
-    word = f"{operation.kind} {operation.state.upper()}" if gone or paused else operation.kind
+    kind = literal(operation.kind, 16)
+    word = f"{kind} {operation.state.upper()}" if gone or paused else kind
     place, count, step = current_step(operation)
     back = operation.decision == "undo" and bool(operation.undo_steps)
     glyph = glyphs.WARN if gone else glyphs.WAIT if paused else glyphs.RUN

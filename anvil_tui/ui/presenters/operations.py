@@ -84,9 +84,14 @@ def state_mark(operation: OperationView) -> tuple[str, Tone]:
     return _STATES[operation.state]
 
 
+def _kind(operation: OperationView) -> str:
+    """A word of ours, unless the journal or the recording is somebody else's."""
+    return literal(operation.kind, 16)
+
+
 def _summary(world: World, operation: OperationView, width: int) -> list[Row]:
     glyph, tone = _STATES[operation.state]
-    head = [Cell(f"{glyph} {operation.kind} ", tone), Cell(f"{literal(operation.target, 60)}  ", "strong")]
+    head = [Cell(f"{glyph} {_kind(operation)} ", tone), Cell(f"{literal(operation.target, 60)}  ", "strong")]
     if operation.state == "interrupted":
         step = current_step(operation)[2]
         at = operation.last_note or (f"at: {step.title}" if step else "between two steps")
@@ -254,7 +259,7 @@ def list_panel(world: World, view: View, width: int, height: int) -> Panel:
     for operation in shown(world, view):
         glyph, tone = _STATES[operation.state]
         when = [Cell(clock(operation.started_at, view.zone), "faint"), Cell("  ")]
-        cells = [Cell(f"{glyph} ", tone), *when, left(operation.kind, 9), left(state_word(operation), 12, tone)]
+        cells = [Cell(f"{glyph} ", tone), *when, left(_kind(operation), 9), left(state_word(operation), 12, tone)]
         rows.append(spread([*cells, Cell(literal(operation.target, 120), "text")], [], width, operation.id))
     wanted, total = view.filter_of("operations"), len(world.operations)
     if not rows:
@@ -282,15 +287,16 @@ def detail_panel(world: World, view: View, width: int, height: int) -> Panel:
         rows += [BLANK, row(Cell(f"Gates {gates.tally(operation.gates)}", "accent"))]
         rows += [gates.line(g, width)._replace(key="") for g in gates.settled(operation)]
     rows += evidence.rows(operation, view, width)
-    return Panel(f"{operation.kind} {literal(operation.target, 120)}", tuple(rows))
+    return Panel(f"{_kind(operation)} {literal(operation.target, 120)}", tuple(rows))
 
 
 def _facts(operation: OperationView, view: View, width: int) -> list[Row]:
     glyph, tone = _STATES[operation.state]
     ended = f" {glyphs.ARROW} {stamp(operation.ended_at, view.zone)}" if operation.ended_at else ""
+    ids = f"{operation.id}  plan {operation.plan_hash or 'n/a'}  pid {operation.pid or 'n/a'}"
     pairs: list[tuple[str, str | list[Cell]]] = [
         ("state", [Cell(f"{glyph} {state_word(operation)}", tone)]),
-        ("operation", f"{operation.id}  plan {operation.plan_hash or 'n/a'}  pid {operation.pid or 'n/a'}"),
+        ("operation", literal(ids)),
         ("started", stamp(operation.started_at, view.zone) + ended),
         ("decision", _decision(operation)),
     ]

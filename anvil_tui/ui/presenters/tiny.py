@@ -11,7 +11,7 @@ from anvil_tui.ui.presenters.freshness import gpu_limit_s, state_note
 from anvil_tui.ui.presenters.header import worst
 from anvil_tui.ui.presenters.operations import current_step, elapsed, state_mark, state_word
 from anvil_tui.ui.presenters.serves import PHASE_TONES, shown
-from anvil_tui.ui.text import NA, fit, gib, literal
+from anvil_tui.ui.text import NA, clip, fit, gib, literal
 
 
 def panel(world: World, view: View, width: int, height: int) -> Panel:
@@ -38,9 +38,9 @@ def _operation(world: World, width: int) -> list[Row]:
     glyph, tone = state_mark(operation)
     place, count, step = current_step(operation)
     head = [
-        Cell(f"{glyph} {operation.kind} ", tone),
+        Cell(f"{glyph} {literal(operation.kind, 16)} ", tone),
         Cell(f"{place}/{count} "),
-        Cell(step.name if step else "", "dim"),
+        Cell(literal(step.name) if step else "", "dim"),
     ]
     word = "" if operation.state == "running" else state_word(operation)
     tail = [Cell(f" {word}", tone)] if word else elapsed(world, operation, step, limit=False)[:1]
@@ -66,7 +66,8 @@ def _gpu(world: World, gpu: Gpu, width: int) -> Row:
     role = Cell(gpus.role_of(world, gpu), "strong")
     if gpu.state != "ok":
         word = "LOST" if gpu.state == "lost" else "ERROR"
-        return spread([role], [Cell(f"{word} {literal(gpu.reason, 60)}", "bad")], width, gpus.key_of(gpu))
+        why = clip(f"{word} {literal(gpu.reason, 60)}", max(8, width - 10))
+        return spread([role], [Cell(why, "bad")], width, gpus.key_of(gpu))
     heat = NA if gpu.temperature_c is None else f"{gpu.temperature_c}°"
     used = f"{gib(gpu.used_bytes, unit=False)}/{gib(gpu.total_bytes)}"
     return spread([role], [Cell(used), Cell(f" {heat:>4}", "dim")], width, gpus.key_of(gpu))

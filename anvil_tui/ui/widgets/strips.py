@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from anvil_tui.ui.glyphs import to_ascii
 from anvil_tui.ui.presenters.cells import BLANK, TONES, Cell, Row
+from anvil_tui.ui.text import literal
 
 
 class Strips(Widget):
@@ -54,6 +55,9 @@ class Strips(Widget):
         return style + over if over else style
 
     def _text(self, text: str) -> str:
+        """Whatever a presenter let through, a journal's word or a recording's, no terminal obeys it."""
+        if not text.isprintable():
+            text = literal(text, len(text))
         return to_ascii(text) if self.ascii_only else text
 
     def on_resize(self) -> None:

@@ -1,4 +1,5 @@
-"""The console on a scripted world, as a program: WORLD HZ CRASH_DIR [crash] [slow-exit] [fast] [mouse] [long-log].
+"""The console on a scripted world, as a program: WORLD HZ CRASH_DIR [crash] [slow-exit] [fast] [mouse] [long-log]
+[past].
 
 Each tick of the console's loop adds one byte to the file TICKS in CRASH_DIR; `fast` makes 50 ticks a second.
 """
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from anvil_tui.core.reading import Reading
 from anvil_tui.ui import app as console_app
+from anvil_tui.ui import bridge
 from anvil_tui.ui.bridge import Bridge
 from anvil_tui.ui.seams import ConsoleOptions
-from tests.support import worlds
+from tests.support import tapes, worlds
 
 
 def publish(service: worlds.FakeService, hz: float) -> None:
@@ -40,24 +42,27 @@ def main() -> int:
     world, hz, folder, *more = sys.argv[1:]
     service = worlds.FakeService(getattr(worlds, world)())
     ticks = (Path(folder) / "TICKS").open("ab", buffering=0)
-    pump = Bridge.pump
+    tick = Bridge.tick
 
     def counted(self: Bridge) -> None:
         ticks.write(b".")
-        pump(self)
+        tick(self)
         if "crash" in more and (Path(folder) / "NOW").exists():
             local = "-".join(("only", "in", "a", "local"))
             raise RuntimeError("the pump broke" if local else "")
 
-    Bridge.pump = counted  # type: ignore[method-assign]
+    Bridge.tick = counted  # type: ignore[method-assign]
     if "fast" in more:
         console_app.TICK_S = 0.02  # type: ignore[attr-defined]
+        bridge.CALM_S = 0.0
     if float(hz):
         threading.Thread(target=publish, args=(service, float(hz)), daemon=True).start()
     if "long-log" in more:
         first = service.store.world
         lines = tuple(f"line {i:04} " + "x" * 90 for i in range(1000))
         service.store.publish(replace(first, log=first.log and replace(first.log, lines=lines)))
+    if "past" in more:
+        service.history = tapes.FakePast(tapes.hour())
     code = console_app.run(service, ConsoleOptions(Path(folder), utc=True, mouse="mouse" in more))
     if "slow-exit" in more:
         time.sleep(30)

@@ -109,6 +109,20 @@ def test_suspended_under_a_shell_it_comes_back_whole(shell: TerminalProcess, tmp
     assert shell.sane()["alternate screen left"] and shell.sane()["cursor shown"]
 
 
+@pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("HUP", 129)])
+def test_ended_while_it_is_suspended(name: str, code: int, shell: TerminalProcess, tmp_path: Path) -> None:
+    """O-99: the signal waits until the shell lets it go on, and the shell has a whole terminal then."""
+    shell.until(b"READY> ")
+    shell.press(shlex.join([sys.executable, *arguments(tmp_path, "calm", 0, "mouse")]).encode() + b"\r")
+    shell.until(READY)
+    shell.press(b"\x1a")
+    shell.until(b"Stopped")
+    shell.press(f"kill -{name} %1; fg; echo code-$?\r".encode())
+    shell.until(f"code-{code}".encode())
+    sane = shell.sane()  # the shell's own line editor has the rest
+    assert sane["alternate screen left"] and sane["cursor shown"] and sane["mouse off"]
+
+
 def test_resized_during_a_refresh_and_a_dialog(start: Start) -> None:
     process = start("promoting", 10, size=(120, 40))
     process.until(READY)

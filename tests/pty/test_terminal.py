@@ -28,6 +28,32 @@ def test_a_signal_ends_it_within_two_seconds_and_the_terminal_is_whole(
     assert process.sane() == dict.fromkeys(process.sane(), True)
 
 
+# What lies over the panes when the end comes: each key, and the words by which it has come about.
+OPEN = {
+    "plan": ((b"b", b"to confirm"),), "help": ((b"?", b"What every key does"),),
+    "palette": ((b":", b"Commands and things"),),
+    "replay": ((b"0", b"GPU 1 is lost"), (b"\r", b"REPLAY")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGHUP", "crash"])
+@pytest.mark.parametrize("opened", OPEN)
+def test_the_terminal_is_whole_whatever_was_open(opened: str, end: str, start: Start, tmp_path: Path) -> None:
+    """O-99: with the mouse taken, too."""
+    process = start("calm", 4, "crash", "mouse", "past", size=(120, 40))
+    process.until(READY)
+    for key, words in OPEN[opened]:
+        process.press(key)
+        process.until(words)
+    if end == "crash":
+        (tmp_path / "NOW").touch()
+    else:
+        process.kill(getattr(signal, end))
+    assert process.wait(5)[0] == {"SIGTERM": 143, "SIGHUP": 129, "crash": 1}[end]
+    assert process.sane() == dict.fromkeys(process.sane(), True)
+    assert len(list(tmp_path.glob("crash-*.txt"))) == (end == "crash")
+
+
 def test_a_thread_that_does_not_let_go_is_not_waited_for(start: Start) -> None:
     process = start("calm", 4, "slow-exit")
     process.until(READY)

@@ -222,7 +222,7 @@ def history_folder(directory: Path) -> Path:
 
 
 def hider(directory: Path, workspace: Workspace) -> Callable[[], Callable[[str], str]]:
-    """Gives what hides the secrets of the moment in which it is asked: they are resolved once, not for each text."""
+    """Gives what hides the secrets of the moment in which it is asked: resolved once, not for each text."""
 
     def now() -> Callable[[str], str]:
         keys, admin = client_keys(workspace, directory), admin_key(workspace, directory)

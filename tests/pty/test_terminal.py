@@ -70,7 +70,7 @@ def test_a_vanished_terminal_ends_it(start: Start) -> None:
 
 
 def test_a_vanished_terminal_ends_it_even_when_the_hang_up_is_ignored(start: Start) -> None:
-    """Textualize/textual#6690, nohup, or a supervisor that blocks SIGHUP: without a look the input thread spins."""
+    """Textualize/textual#6690, nohup, a supervisor that blocks SIGHUP: without a look the input thread spins."""
     process = start(ignore_hup=True)
     process.until(READY)
     process.hang_up()

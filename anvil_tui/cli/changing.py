@@ -201,8 +201,10 @@ def _show_operation(args: argparse.Namespace, box: Box, view: OperationView) -> 
         print(json.dumps(asdict(view) | {"state": view.state}, default=str))
         return 0
     print(f"{view.id}  {view.state}  {view.kind} {view.target}")
+    held = next((s for s in view.steps if s.state == "pending" and s.title == view.waits_for), None)
     for s in (*view.steps, *view.undo_steps):
-        print(f"  {s.state:8} {s.name:18} {s.title}" + (f" — {s.note}" if s.note else ""))
+        note = "waits for you" if s is held else s.note or (view.last_note if s.state == "running" else "")
+        print(f"  {s.state:8} {s.name:18} {s.title}" + (f" — {note}" if note else ""))
     for g in view.gates:
         print(f"  gate {g.verdict:10} {g.id} {counted(g.done, g.of, g.reason)}")
     for text in (view.why, view.torn, *view.residue):

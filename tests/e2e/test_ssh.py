@@ -18,6 +18,7 @@ import pytest
 
 from anvil_tui.adapters.box_file import BoxFile
 from anvil_tui.adapters.journal_file import OperationFolders
+from tests.e2e.test_terminal import confirmed
 from tests.support.link import Link, link
 from tests.support.sshd import Sshd
 from tests.support.tmux import Terminal, anvil
@@ -132,7 +133,7 @@ def test_a_dropped_connection_ends_the_console_and_not_the_promotion(laptop: Lap
     had = len(operations.views())
     window = laptop.open(laptop.console())
     window.wait("● serving", "lease free")
-    typed(window, "p", "393", "Enter")
+    confirmed(window, "p", "393", "Enter")
     wait_until(lambda: len(operations.views()) > had, "the promotion is begun")
     laptop.wire.cut()
     wait_until(lambda: not laptop.consoles(), "the console has ended", 20)
@@ -140,9 +141,10 @@ def test_a_dropped_connection_ends_the_console_and_not_the_promotion(laptop: Lap
     assert operations.views()[-1].outcome == "done"
     again = laptop.open(laptop.console())
     again.wait("● serving", "lease free", "393k")
-    typed(again, "b")
+    confirmed(again, "b")
     wait_until(lambda: len(operations.views()) > had + 1 and operations.views()[-1].outcome, "and back", 120)
     assert BoxFile(laptop.box / "state").read().roles["primary"].incumbent
+    again.wait("lease free", "record done")  # while one runs, `q` asks first
     again.keys("q")
     again.wait("EXIT=0")
 
@@ -242,15 +244,3 @@ def test_the_terminal_is_whole_after_the_console_was_ended_there(laptop: Laptop)
     assert "-icanon" not in shown and "-echo" not in shown
     window.keys("ok", "Enter")
     assert window.wait("ok\nok").count("ok") == 2
-
-
-def typed(window: Terminal, *opening: str) -> None:
-    """Open a dialog by these keys and type the word that it asks for."""
-    for key in opening:
-        window.keys(key)
-        if key == "p":
-            window.wait("promote which recipe?")
-    word = window.wait("to confirm", "[ Cancel ]").split("then type ")[1].split(" to confirm")[0]
-    window.keys("Tab", word)
-    window.wait(f"│   {word} ")
-    window.keys("Enter")

@@ -164,7 +164,7 @@ def write_recording(
                         f"{path}: not written: a replay would not take so much: choose a shorter time"
                     )
     except BaseException as why:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # why it was not written is told below; a half file cannot be replayed
             path.unlink()
         if isinstance(why, OSError):
             raise EffectFailed(f"{path}: not written: {why.strerror}") from why
